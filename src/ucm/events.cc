@@ -24,7 +24,7 @@ struct Handler {
 }  // namespace
 
 struct HandlerTable {
-    std::vector<Handler> handlers;  //!< in falling urgency: rising priority, then order of setting
+    std::vector<Handler> handlers;  // in falling urgency: rising priority, then order of setting
 };
 
 Events& Events::instance() {

@@ -12,21 +12,19 @@ namespace ucm {
 
 struct HandlerTable;
 
-/**
- * Who is called on which events, and which events somebody outside reports. One for the process.
- *
- * Events come from the middle of anything: from a free() that holds the allocator's lock, from a
- * signal handler, from the dynamic linker. So reporting takes no lock and allocates nothing: it
- * reads a table that is replaced as a whole, and says in one of two counters that it does so. Who
- * takes a handler away waits until no thread can be inside it any more: a handler must not set or
- * unset handlers. Callbacks run on several threads at a time, and nest.
- */
+// Who is called on which events, and which events somebody outside reports. One for the process.
+//
+// Events come from the middle of anything: from a free() that holds the allocator's lock, from a
+// signal handler, from the dynamic linker. So reporting takes no lock and allocates nothing: it
+// reads a table that is replaced as a whole, and says in one of two counters that it does so. Who
+// takes a handler away waits until no thread can be inside it any more: a handler must not set or
+// unset handlers. Callbacks run on several threads at a time, and nest.
 class Events {
   public:
     static Events& instance();
 
     ucs_status_t set_handler(int events, int priority, ucm_event_callback_t callback, void* arg);
-    /** When it returns, the callback runs on no thread. */
+    // When it returns, the callback runs on no thread.
     void unset_handler(int events, ucm_event_callback_t callback, void* arg);
 
     void set_external(int events) { external_ |= events & ~kFlags; }
@@ -64,7 +62,7 @@ class Events {
     static void after_fork_in_parent();
     static void after_fork_in_child();
 
-    std::mutex mutex_;  //!< of whoever changes the table
+    std::mutex mutex_;  // of whoever changes the table
     std::atomic<const HandlerTable*> table_{nullptr};
     std::atomic<unsigned> phase_{0};
     std::atomic<unsigned> readers_[2]{};

@@ -3,15 +3,13 @@
 
 #include "ucm/api/ucm.h"
 
-/**
- * What ucm/api/ucm.h declares, under names that no other library has: with another UCX in the
- * process, neither is taken for the other. libswiftlane_ucm exports these; libucm and libucp lead
- * here.
- */
+// What ucm/api/ucm.h declares, under names that no other library has: with another UCX in the
+// process, neither is taken for the other. libswiftlane_ucm exports these; libucm and libucp lead
+// here.
 #pragma GCC visibility push(default)
 extern "C" {
 
-extern ucm_global_config_t* swiftlane_ucm_options;  //!< those of libucm once it is there
+extern ucm_global_config_t* swiftlane_ucm_options;  // those of libucm once it is there
 
 decltype(ucm_set_global_opts) swiftlane_ucm_set_global_opts;
 decltype(ucm_set_event_handler) swiftlane_ucm_set_event_handler;

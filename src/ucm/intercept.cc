@@ -100,7 +100,7 @@ constexpr size_t kStubSize = 128;
 
 std::vector<Text> stub_ranges;
 
-/** Pages that a jump of 32 bits reaches from the text; null if there is no room around it. */
+// Pages that a jump of 32 bits reaches from the text; null if there is no room around it.
 uint8_t* map_near(const Text& text, size_t bytes) {
     constexpr uintptr_t kReach = uintptr_t{1} << 30;
     constexpr uintptr_t kStep = 1 << 16;
@@ -135,7 +135,7 @@ class Writer {
         at_ += sizeof(value);
         return *this;
     }
-    /** An instruction's last four bytes: how far from behind it to the target. */
+    // An instruction's last four bytes: how far from behind it to the target.
     Writer& relative(const uint8_t* target) {
         const auto distance = static_cast<int32_t>(target - (at_ + 4));
         std::memcpy(at_, &distance, sizeof(distance));
@@ -148,22 +148,20 @@ class Writer {
     uint8_t* at_;
 };
 
-/**
- * The stub of a site:
- *
- *     <what stood at the site>
- *     cmp    $255, %rax;  ja other
- *     bt     %rax, calls(%rip);  jnc other
- *     lea    -128(%rsp), %rsp            past the red zone
- *     call   *entry(%rip)                sets %rax, and like the kernel changes nothing else
- *     lea    128(%rsp), %rsp
- *     jmp    site + 7
- *  other:
- *     jmp    site + 5                    the syscall instruction is still there
- *     ...
- *  calls:  .zero 32                      kCalls as bits
- *  entry:  .quad ucm_site_entry
- */
+// The stub of a site:
+//
+//     <what stood at the site>
+//     cmp    $255, %rax;  ja other
+//     bt     %rax, calls(%rip);  jnc other
+//     lea    -128(%rsp), %rsp            past the red zone
+//     call   *entry(%rip)                sets %rax, and like the kernel changes nothing else
+//     lea    128(%rsp), %rsp
+//     jmp    site + 7
+//  other:
+//     jmp    site + 5                    the syscall instruction is still there
+//     ...
+//  calls:  .zero 32                      kCalls as bits
+//  entry:  .quad ucm_site_entry
 void write_stub(uint8_t* stub, const uint8_t* site) {
     uint8_t* const calls = stub + kStubSize - 40;
     uint8_t* const entry = stub + kStubSize - 8;
@@ -182,7 +180,7 @@ void write_stub(uint8_t* stub, const uint8_t* site) {
     writer.bytes({0xe9}).relative(site + kJump);
 }
 
-/** Other threads may be on their way through the site: they see the old code, a loop, the new. */
+// Other threads may be on their way through the site: they see the old code, a loop, the new.
 void write_jump(uint8_t* site, const uint8_t* stub) {
     uint8_t jump[kJump];
     Writer(jump).bytes({0xe9});
@@ -206,10 +204,8 @@ bool protect(uint8_t* begin, size_t size, int protection) {
                                  static_cast<long>(last - first), protection));
 }
 
-/**
- * No signal for this thread: a handler would wait for ever at a site that is a loop just then.
- * Other threads wait there only until this one is done.
- */
+// No signal for this thread: a handler would wait for ever at a site that is a loop just then.
+// Other threads wait there only until this one is done.
 class SignalsBlocked {
   public:
     SignalsBlocked() {
@@ -228,14 +224,14 @@ class SignalsBlocked {
     uint64_t before_ = 0;
 };
 
-/** The sites of a text, and stubs for them near it. */
+// The sites of a text, and stubs for them near it.
 class Patch {
   public:
     explicit Patch(const Text& text) : sites_(find_sites(text)) {}
 
     size_t sites() const { return sites_.size(); }
 
-    /** Everything that may fail, before anything is replaced. */
+    // Everything that may fail, before anything is replaced.
     bool prepare(const Text& text) {
         if (sites_.empty()) return true;
         if (!std::ranges::all_of(sites_, is_replaceable)) return false;
@@ -272,7 +268,7 @@ class Patch {
     Text stubs_{};
 };
 
-/** Can all threads be made to see new code? */
+// Can all threads be made to see new code?
 bool can_synchronize() {
     if (!is_error(raw_syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)))
         return true;
@@ -281,7 +277,7 @@ bool can_synchronize() {
     return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == 2 + 1;
 }
 
-/** How to keep the vector registers over a call: kernel calls leave them alone. */
+// How to keep the vector registers over a call: kernel calls leave them alone.
 void measure_vector_state() {
     unsigned a, b, c, d;
     constexpr unsigned kOsUsesXsave = 1u << 27;

@@ -23,8 +23,7 @@ bool is_site(const uint8_t* code) {
     return code[0] == 0xb8 && std::ranges::find(kCalls, number) != kCalls.end();
 }
 
-/** May its first byte be the last but four of a longer instruction, which sets memory to a number?
- */
+// May its first byte be the last but four of a longer instruction, which sets memory to a number?
 bool may_be_inside_another(const uint8_t* site) {
     if (site[0] != 0xb8) return false;
     const auto is_prefix = [](uint8_t byte) { return byte >= 0x40 && byte <= 0x4f; };

@@ -48,7 +48,7 @@ bool has_sanitizer() {
     return false;
 }
 
-/** Pages to try calls on; mapped unseen. */
+// Pages to try calls on; mapped unseen.
 class Pages {
   public:
     explicit Pages(size_t count)
@@ -69,7 +69,7 @@ class Pages {
     void* start_;
 };
 
-/** Is the unmapping of `address` reported when `call` is made? A call that fails proves nothing. */
+// Is the unmapping of `address` reported when `call` is made? A call that fails proves nothing.
 template <typename Call>
 bool sees(void* address, Call&& call) {
     Events& events = Events::instance();
@@ -78,12 +78,10 @@ bool sees(void* address, Call&& call) {
     return events.watched() || !was_made;
 }
 
-/**
- * To move the break and move it back would tear it from under a thread that allocates, and a shared
- * segment outlives a process that is killed just then. So brk is only looked at, and the others are
- * called with what does not exist. Where somebody else has replaced the functions, as Open MPI
- * does, he asks the kernel by syscall(): brk, too, if the others come to us that way.
- */
+// To move the break and move it back would tear it from under a thread that allocates, and a shared
+// segment outlives a process that is killed just then. So brk is only looked at, and the others are
+// called with what does not exist. Where somebody else has replaced the functions, as Open MPI
+// does, he asks the kernel by syscall(): brk, too, if the others come to us that way.
 bool sees_break_and_segments(void* no_segment) {
     const int before = errno;
     // What goes is reported before each is tried: that they fail changes nothing.
@@ -95,7 +93,7 @@ bool sees_break_and_segments(void* no_segment) {
                       !is_patched(reinterpret_cast<const void*>(&shmdt)));
 }
 
-/** An allocator that unmaps past the C library would leave everything stale. */
+// An allocator that unmaps past the C library would leave everything stale.
 bool sees_allocator() {
     constexpr size_t kLarge = size_t{64} << 20;  // more than any threshold of the C library's
     // Out of the optimizer's sight, which knows what malloc and free amount to.
@@ -113,7 +111,7 @@ bool sees_allocator() {
     });
 }
 
-/** Each kind of call, made as any program makes it. */
+// Each kind of call, made as any program makes it.
 bool sees_all() {
     Pages pages(10);
     if (!pages.is_there()) return false;
@@ -141,7 +139,7 @@ bool sees_all() {
            sees_break_and_segments(pages.at(1)) && sees_allocator();
 }
 
-std::mutex installing;  //!< of whoever installs hooks or tries them out
+std::mutex installing;  // of whoever installs hooks or tries them out
 
 // A child in which the code was half replaced, or the mutex taken, would wait for ever. Handlers
 // that are registered later run earlier: this mutex is taken before that of the events.

@@ -18,7 +18,7 @@ using ucm::Events;
 
 void* const kFailed = MAP_FAILED;  // also what shmat and sbrk return
 
-/** Lines of a file, without memory of the allocator: its lock may be taken by who is here. */
+// Lines of a file, without memory of the allocator: its lock may be taken by who is here.
 class LineReader {
   public:
     explicit LineReader(const char* path)
@@ -29,7 +29,7 @@ class LineReader {
     }
     LineReader(LineReader&&) = delete;
 
-    /** The next line's beginning, as far as it fits. */
+    // The next line's beginning, as far as it fits.
     bool next(char* line, size_t size) {
         size_t length = 0;
         for (;;) {

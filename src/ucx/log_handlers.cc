@@ -17,7 +17,7 @@ ucs::LogLevel own_level(ucs_log_level_t level) {
         std::min(static_cast<int>(level), static_cast<int>(ucs::LogLevel::kTrace)));
 }
 
-/** Where a line of the log was written: "[time host:pid] file:line LEVEL text". */
+// Where a line of the log was written: "[time host:pid] file:line LEVEL text".
 struct Place {
     std::string file;
     unsigned line = 0;

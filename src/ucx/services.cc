@@ -15,7 +15,7 @@
 #include "uct/api/module.h"
 #include "ucx/log_handlers.h"
 
-/** What uct_md_h points at: nothing is opened for a question. */
+// What uct_md_h points at: nothing is opened for a question.
 struct uct_md {
     uct::Component* component;
     std::string device;
@@ -36,7 +36,7 @@ void put_text(char (&place)[N], std::string_view text) {
     place[length] = '\0';
 }
 
-/** A list for the program, to be given to free(). Programs ask for no more if there is nothing. */
+// A list for the program, to be given to free(). Programs ask for no more if there is nothing.
 template <typename T>
 T* make_list(size_t count) {
     return static_cast<T*>(std::calloc(std::max<size_t>(count, 1), sizeof(T)));

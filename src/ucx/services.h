@@ -14,7 +14,7 @@
 namespace ucx {
 
 struct Services {
-    static constexpr unsigned kVersion = 2;  //!< changes with the layout
+    static constexpr unsigned kVersion = 2;  // changes with the layout
     unsigned version;
     // the log
     void (*write_log)(const char* file, unsigned line, const char* function, ucs_log_level_t level,
@@ -34,8 +34,8 @@ struct Services {
 
 inline constexpr const char* kServicesSymbol = "swiftlane_services";
 
-/** Those of the libucp.so.0 that lies beside the calling library; null, after a line on standard
- *  error, if there is none. */
+// Those of the libucp.so.0 that lies beside the calling library; null, after a line on standard
+//  error, if there is none.
 const Services* find_services();
 
 }  // namespace ucx

@@ -56,7 +56,7 @@ class Log : public testing::Test {
     void TearDown() override {
         while (ucs_log_num_handlers() != 0) ucs_log_pop_handler();
     }
-    /** The library warns of a program that is newer than it is. */
+    // The library warns of a program that is newer than it is.
     static void make_the_library_warn() {
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;

@@ -12,21 +12,21 @@
 #include "uct/api/memory_domain.h"
 #include "uct/base/forwarding.h"
 
-/** Any component, whose transports change a bit of what they carry when a test says so. */
+// Any component, whose transports change a bit of what they carry when a test says so.
 namespace uct::test {
 
-/** Which message is to be changed: the next one that is long enough. */
+// Which message is to be changed: the next one that is long enough.
 struct Flip {
     bool is_armed = false;
-    size_t least = 0;     //!< bytes of the message
-    size_t skipped = 0;   //!< so many of those before it are left alone
-    size_t from_end = 0;  //!< the byte of the message that is changed, counted from its end
+    size_t least = 0;     // bytes of the message
+    size_t skipped = 0;   // so many of those before it are left alone
+    size_t from_end = 0;  // the byte of the message that is changed, counted from its end
     bool has_happened = false;
 
     void arm(size_t length, size_t others, size_t byte) {
         *this = {.is_armed = true, .least = length, .skipped = others, .from_end = byte};
     }
-    /** Is it this message's turn? */
+    // Is it this message's turn?
     bool takes(size_t length) {
         if (!is_armed || length < least || length <= from_end) return false;
         if (skipped != 0) {
@@ -44,7 +44,7 @@ struct Flip {
 
 class FlippingInterface;
 
-/** Changes messages and what is put, as it is handed to the transport. Gets are left alone. */
+// Changes messages and what is put, as it is handed to the transport. Gets are left alone.
 class FlippingEndpoint final : public ForwardingEndpoint {
   public:
     FlippingEndpoint(FlippingInterface& interface, std::unique_ptr<Endpoint> inner);
@@ -114,7 +114,7 @@ class FlippingEndpoint final : public ForwardingEndpoint {
     void flip(std::span<std::byte> bytes) {
         if (flip_.takes(bytes.size())) flip_.change(bytes.data(), bytes.size());
     }
-    /** The memory that is sent from stays changed. */
+    // The memory that is sent from stays changed.
     void flip(std::span<const Iov> iov) {
         if (!iov.empty()) flip({static_cast<std::byte*>(iov.back().buffer), iov.back().length});
     }

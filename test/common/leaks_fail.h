@@ -9,10 +9,8 @@
 
 namespace ucs::test {
 
-/**
- * The log of a test program: goes to standard error, and an object that the library says was never
- * returned to its pool fails the test in whose time it is found.
- */
+// The log of a test program: goes to standard error, and an object that the library says was never
+// returned to its pool fails the test in whose time it is found.
 class LeaksFail final : public LogSink {
   public:
     LeaksFail() {

@@ -73,7 +73,7 @@ bool MockEndpoint::starved() const {
     return starved_until_ > interface_.turn;
 }
 
-/** May an operation be posted now? Refuses at random too, until the next progress at most. */
+// May an operation be posted now? Refuses at random too, until the next progress at most.
 ucs_status_t MockEndpoint::room() {
     if (status_ != UCS_OK) return status_;
     if (!connected()) return UCS_ERR_NOT_CONNECTED;
@@ -230,8 +230,7 @@ ucs_status_t MockEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_a
     return UCS_INPROGRESS;
 }
 
-/** The last packet completes it: an error of an earlier one is the endpoint's, and so the last's.
- */
+// The last packet completes it: an error of an earlier one is the endpoint's, and so the last's.
 ssize_t MockEndpoint::chain(PacketType type, std::span<const ChainPiece> pieces,
                             Completion* completion) {
     ssize_t taken = 0;
@@ -259,7 +258,7 @@ ssize_t MockEndpoint::chain(PacketType type, std::span<const ChainPiece> pieces,
     return taken;
 }
 
-/** At once, as a processor does. */
+// At once, as a processor does.
 ssize_t MockEndpoint::copy(PacketType type, std::span<const ChainPiece> pieces) {
     const ucs_status_t room_status = room();
     if (room_status != UCS_OK) return room_status == UCS_ERR_NO_RESOURCE ? 0 : room_status;
@@ -337,7 +336,7 @@ void MockEndpoint::pending_remove(Pending* pending) {
     if (pending->is_linked()) pending_.erase(pending_.iterator_to(*pending));
 }
 
-/** Progress callbacks run with their element out of the queue; it returns unless finished. */
+// Progress callbacks run with their element out of the queue; it returns unless finished.
 void MockEndpoint::serve_pending() {
     while (!pending_.empty() && !starved() &&
            outstanding_.size() < interface_.fabric.config.transmit_depth) {

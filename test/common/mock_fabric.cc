@@ -119,7 +119,7 @@ void FabricState::advance() {
     }
 }
 
-/** The head of a channel takes effect. @return false if it must wait in its place */
+// The head of a channel takes effect. @return false if it must wait in its place
 bool FabricState::arrive(Channel& channel, Packet* packet) {
     const auto device = devices.find(channel.device);
     if (device != devices.end() && device->second == Fabric::Device::kSilent) return false;
@@ -162,7 +162,7 @@ bool FabricState::arrive(Channel& channel, Packet* packet) {
     return true;
 }
 
-/** An acknowledgement reaches its sender, if there still is one. */
+// An acknowledgement reaches its sender, if there still is one.
 void FabricState::come_back(Packet* packet) {
     if (packet->source == nullptr) {
         --busy;

@@ -12,7 +12,7 @@
 
 #include "common/mock_transport.h"
 
-/** The parts of the mock transports; see mock_transport.h for what they do. */
+// The parts of the mock transports; see mock_transport.h for what they do.
 namespace uct::mock {
 
 class MockInterface;
@@ -20,13 +20,13 @@ class MockEndpoint;
 
 enum class PacketType : uint8_t { kAm, kPut, kGet, kAtomic, kCheck };
 
-/** An operation: first on its way to the target, then, as its own acknowledgement, back. */
+// An operation: first on its way to the target, then, as its own acknowledgement, back.
 struct Packet final : ReceiveDescriptor {
     void release() override;
 
     FabricState* fabric = nullptr;
-    MockEndpoint* source = nullptr;   //!< null once the sender is gone
-    MockInterface* keeper = nullptr;  //!< interface whose receive buffer this is, while kept
+    MockEndpoint* source = nullptr;   // null once the sender is gone
+    MockInterface* keeper = nullptr;  // interface whose receive buffer this is, while kept
     uint32_t target_endpoint = 0;
     PacketType type = PacketType::kAm;
     uint8_t am_id = 0;
@@ -36,11 +36,11 @@ struct Packet final : ReceiveDescriptor {
     uint64_t operand = 0, compare = 0;
     uint64_t remote_address = 0;
     RemoteKey key = 0;
-    size_t length = 0;  //!< bytes to read (get)
+    size_t length = 0;  // bytes to read (get)
     uint64_t sequence = 0;
     uint64_t due = 0;
-    bool stranded = false;        //!< its sender died: only the sender's list refers to it
-    std::vector<std::byte> data;  //!< payload, or the data that a get or atomic brings back
+    bool stranded = false;        // its sender died: only the sender's list refers to it
+    std::vector<std::byte> data;  // payload, or the data that a get or atomic brings back
 
     Completion* completion = nullptr;
     UnpackCallback unpack = nullptr;
@@ -51,7 +51,7 @@ struct Packet final : ReceiveDescriptor {
     void forget_sender();
 };
 
-/** A FIFO of packets on the wire; at most one entry of the fabric's heap refers to it. */
+// A FIFO of packets on the wire; at most one entry of the fabric's heap refers to it.
 struct Channel {
     std::deque<Packet*> packets;
     MockEndpoint* source = nullptr;
@@ -88,11 +88,11 @@ struct FabricState {
     Packet* acquire();
     void recycle(Packet* packet);
     void send(const std::shared_ptr<Channel>& channel, Packet* packet);
-    /** Let everything that is due take effect. */
+    // Let everything that is due take effect.
     void advance();
     bool reachable(uint64_t worker_a, uint64_t worker_b) const;
     void kill(uint64_t worker_id);
-    /** What a put, get or atomic operation does at its target. */
+    // What a put, get or atomic operation does at its target.
     ucs_status_t access(Packet* packet);
 
     Config config;
@@ -104,15 +104,15 @@ struct FabricState {
     Counters counters[2];
     std::set<uint64_t> dead;
     std::set<std::pair<uint64_t, uint64_t>> cuts;
-    std::unordered_map<unsigned, Fabric::Device> devices;  //!< those that are not well
+    std::unordered_map<unsigned, Fabric::Device> devices;  // those that are not well
     std::set<unsigned> without_link;
-    /** (target, source) interface -> endpoints of a smaller id are cut off. */
+    // (target, source) interface -> endpoints of a smaller id are cut off.
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> severed;
     std::unordered_map<uint32_t, MockInterface*> interfaces;
-    std::unordered_map<uint32_t, MockEndpoint*> dedicated;  //!< endpoint id -> endpoint
+    std::unordered_map<uint32_t, MockEndpoint*> dedicated;  // endpoint id -> endpoint
     std::unordered_map<uint32_t, Region> regions;
     uint32_t next_interface = 1, next_endpoint = 1, next_key = 1;
-    uint64_t busy = 0;  //!< packets on the wire, in inboxes and in completion queues
+    uint64_t busy = 0;  // packets on the wire, in inboxes and in completion queues
 
   private:
     struct Arrival {
@@ -185,10 +185,10 @@ class MockEndpoint final : public Endpoint {
     Channel& channel() { return *channel_; }
     const std::shared_ptr<Channel>& acknowledgements() { return acknowledgements_; }
     ReceiveGate* gate() const { return gate_; }
-    bool listed = false;  //!< in MockInterface::waiting
+    bool listed = false;  // in MockInterface::waiting
     void set_target(uint32_t interface) { channel_->target_interface = interface; }
 
-    /** An acknowledgement came back: results to their places, completions called. */
+    // An acknowledgement came back: results to their places, completions called.
     void acknowledged(Packet* packet);
     bool has_pending() const { return !pending_.empty(); }
     void serve_pending();
@@ -206,7 +206,7 @@ class MockEndpoint final : public Endpoint {
     const uint32_t id_;
     uint32_t peer_endpoint_ = 0;
     ucs_status_t status_ = UCS_OK;
-    uint64_t starved_until_ = 0;  //!< turn of the interface that ends a refusal at random
+    uint64_t starved_until_ = 0;  // turn of the interface that ends a refusal at random
     ReceiveGate* gate_ = nullptr;
     std::shared_ptr<Channel> channel_, acknowledgements_;
     std::deque<Packet*> outstanding_;
@@ -230,7 +230,7 @@ class MockInterface final : public Interface {
     ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
     bool is_link_up() const override { return !fabric.without_link.contains(device); }
 
-    /** The interface id in an interface address; 0 if the bytes are not one of this fabric. */
+    // The interface id in an interface address; 0 if the bytes are not one of this fabric.
     static uint32_t parse(std::span<const std::byte> address, size_t length);
 
     FabricState& fabric;
@@ -239,10 +239,10 @@ class MockInterface final : public Interface {
     const uint32_t id;
     InterfaceParams params;
     size_t receive_used = 0;
-    uint64_t turn = 1;                  //!< counts calls of progress()
-    std::deque<MockEndpoint*> waiting;  //!< endpoints with pending elements, next first
-    std::deque<Packet*> inbox;          //!< arrived messages, each in a receive buffer
-    std::deque<Packet*> completions;    //!< arrived acknowledgements
+    uint64_t turn = 1;                  // counts calls of progress()
+    std::deque<MockEndpoint*> waiting;  // endpoints with pending elements, next first
+    std::deque<Packet*> inbox;          // arrived messages, each in a receive buffer
+    std::deque<Packet*> completions;    // arrived acknowledgements
     std::vector<MockEndpoint*> endpoints;
 
     Counters& counters() { return fabric.counters[static_cast<size_t>(kind)]; }

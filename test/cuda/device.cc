@@ -28,7 +28,7 @@ uint64_t pointer(const void* address) {
     return reinterpret_cast<uintptr_t>(address);
 }
 
-/** One a device, for the life of the process. */
+// One a device, for the life of the process.
 abi::Pool shared_pool(abi::Device device) {
     static std::map<abi::Device, abi::Pool> pools;
     abi::Pool& pool = pools[device];

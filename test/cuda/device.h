@@ -12,27 +12,26 @@
 
 namespace cuda_test {
 
-/** Makes the stand-in the driver of this process, unless SWIFTLANE_TEST_GPU=real. Before all else.
- */
+// Makes the stand-in the driver of this process, unless SWIFTLANE_TEST_GPU=real. Before all else.
 void choose_driver();
 bool is_real();
-/** As STAND_IN_CUDA_FAULTS; only on the stand-in. */
+// As STAND_IN_CUDA_FAULTS; only on the stand-in.
 void set_faults(const char* faults);
-/** How often this process has called a function of the driver's; 0 on a real one. */
+// How often this process has called a function of the driver's; 0 on a real one.
 uint64_t calls_of(const char* function);
 
 inline const uct::cuda::Driver& driver() {
     return *uct::cuda::Driver::get();
 }
 
-/** A function that the library itself does not use, as it is since that version. Throws. */
+// A function that the library itself does not use, as it is since that version. Throws.
 void* driver_function(const char* name, int version);
 
-/** cuInit(), and a primary context of the device current on this thread. */
+// cuInit(), and a primary context of the device current on this thread.
 uct::cuda::abi::Context use_device(uct::cuda::abi::Device device);
 int device_count();
 
-/** "Shared" was made to be opened by other processes. */
+// "Shared" was made to be opened by other processes.
 enum class Kind {
     kHeap,
     kPinned,
@@ -52,7 +51,7 @@ inline bool is_on_device(Kind kind) {
     return kind >= Kind::kDevice;
 }
 
-/** Memory of one kind, in the context that is current, with bytes that are known. */
+// Memory of one kind, in the context that is current, with bytes that are known.
 class Buffer {
   public:
     Buffer(Kind kind, size_t length);
@@ -64,11 +63,11 @@ class Buffer {
     size_t length() const { return length_; }
     Kind kind() const { return kind_; }
 
-    /** Byte i becomes a function of i and the seed. */
+    // Byte i becomes a function of i and the seed.
     void fill(uint32_t seed);
     void clear();
     std::vector<std::byte> bytes() const;
-    /** Do [first, first + length) hold what fill(seed) puts there, moved by `shift`? */
+    // Do [first, first + length) hold what fill(seed) puts there, moved by `shift`?
     ::testing::AssertionResult holds(uint32_t seed, size_t first, size_t length,
                                      size_t shift = 0) const;
     ::testing::AssertionResult holds(uint32_t seed) const { return holds(seed, 0, length_); }

@@ -11,35 +11,35 @@
 
 namespace cuda_test {
 
-/** What came of a job; in memory of the device. */
+// What came of a job; in memory of the device.
 struct JobResult {
-    uint32_t errors = 0;       //!< bytes that were not what they should be, calls that failed
-    uint64_t nanoseconds = 0;  //!< of all rounds but the first
-    uint32_t is_over = 0;      //!< other blocks end
+    uint32_t errors = 0;       // bytes that were not what they should be, calls that failed
+    uint64_t nanoseconds = 0;  // of all rounds but the first
+    uint32_t is_over = 0;      // other blocks end
 };
 
-/** What a kernel that communicates does: its argument. */
+// What a kernel that communicates does: its argument.
 struct DeviceJob {
     enum class What : uint32_t {
-        kPut,       //!< put once and raise the counter
-        kExchange,  //!< rounds to and fro: put, raise the peer's counter; each checks what came
-        kMessages,  //!< the same for its time: nothing is filled in or checked
-        kFlags,     //!< the least there is: a store into the peer's memory, and a loop that reads
+        kPut,       // put once and raise the counter
+        kExchange,  // rounds to and fro: put, raise the peer's counter; each checks what came
+        kMessages,  // the same for its time: nothing is filled in or checked
+        kFlags,     // the least there is: a store into the peer's memory, and a loop that reads
     };
 
     What what = What::kPut;
-    uint32_t rank = 0;  //!< 0 begins
+    uint32_t rank = 0;  // 0 begins
     uint32_t rounds = 1;
     ucp_device_local_mem_list_h local = nullptr;
     ucp_device_remote_mem_list_h remote = nullptr;
-    uint32_t source = 0, target = 0, counter = 1;  //!< elements of those
+    uint32_t source = 0, target = 0, counter = 1;  // elements of those
     uint64_t source_offset = 0, target_offset = 0, counter_offset = 0;
     uint64_t length = 0;
     uint64_t flags = UCP_DEVICE_FLAG_NODELAY;
-    uint8_t* sent = nullptr;           //!< where the source's bytes are
-    const uint8_t* arrived = nullptr;  //!< where the peer's puts go to
-    uint64_t* counted = nullptr;       //!< the counter that the peer raises
-    uint64_t noise = 0;  //!< bytes of the last elements that blocks but the first copy meanwhile
+    uint8_t* sent = nullptr;           // where the source's bytes are
+    const uint8_t* arrived = nullptr;  // where the peer's puts go to
+    uint64_t* counted = nullptr;       // the counter that the peer raises
+    uint64_t noise = 0;  // bytes of the last elements that blocks but the first copy meanwhile
     JobResult* result = nullptr;
 };
 
@@ -53,7 +53,7 @@ UCS_F_DEVICE uint64_t job_time() {
 #endif
 }
 
-/** Between looks at a word. A processor may have other work, such as the peer's kernel. */
+// Between looks at a word. A processor may have other work, such as the peer's kernel.
 UCS_F_DEVICE void job_pause() {
 #ifndef __CUDACC__
     (void)sched_yield();
@@ -119,7 +119,7 @@ UCS_F_DEVICE void job_exchange(const DeviceJob& job) {
     if (ucp_device_team<level>::rank() == 0) job.result->nanoseconds = job_time() - begin;
 }
 
-/** Keeps the links busy. */
+// Keeps the links busy.
 UCS_F_DEVICE void job_noise(const DeviceJob& job) {
 #ifdef __CUDA_ARCH__
     const uint64_t part = job.noise / gridDim.x, place = part * blockIdx.x;

@@ -8,7 +8,7 @@ namespace cuda_test {
 using Graph = struct GraphHandle*;
 using GraphExecutable = struct GraphExecutableHandle*;
 
-/** What the driver, or the stand-in, has for graphs; the library itself makes none. */
+// What the driver, or the stand-in, has for graphs; the library itself makes none.
 struct Graphs {
     static const Graphs& get();
 
@@ -20,7 +20,7 @@ struct Graphs {
     uct::cuda::abi::Result (*destroy)(Graph);
 };
 
-/** What is put into a stream between begin() and end(), to be launched again and again. */
+// What is put into a stream between begin() and end(), to be launched again and again.
 class CapturedGraph {
   public:
     explicit CapturedGraph(uct::cuda::abi::Stream stream);

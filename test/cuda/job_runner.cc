@@ -17,7 +17,7 @@ void check(abi::Result result, const char* what) {
         throw std::runtime_error(std::string(what) + ": " + driver().name_of(result));
 }
 
-/** Threads of a block, by level: warps need not be whole. */
+// Threads of a block, by level: warps need not be whole.
 constexpr unsigned kThreads[] = {1, 32, 100, 64};
 constexpr unsigned kBlocksOfGrid = 4, kBlocksOfNoise = 64;
 

@@ -8,7 +8,7 @@
 
 namespace cuda_test {
 
-/** Kernels that communicate, in the context that is current. What fails is thrown. */
+// Kernels that communicate, in the context that is current. What fails is thrown.
 class JobRunner {
   public:
     JobRunner();
@@ -16,10 +16,10 @@ class JobRunner {
     JobRunner(const JobRunner&) = delete;
     JobRunner& operator=(const JobRunner&) = delete;
 
-    /** Begin a job; one at a time. */
+    // Begin a job; one at a time.
     void begin(ucs_device_level_t level, DeviceJob job);
     bool is_done() const;
-    /** Of the job that is done. */
+    // Of the job that is done.
     JobResult result() const;
 
   private:

@@ -47,7 +47,7 @@ ucp_device_mem_list_params_t params_of(const ucp_device_mem_list_elem_t (&elemen
     return params;
 }
 
-/** Of one piece of memory of the other process. */
+// Of one piece of memory of the other process.
 ucs_status_t make_list(const Side& side, const Side::Remote& there,
                        ucp_device_remote_mem_list_h* list) {
     ucp_device_mem_list_elem_t element[1]{};
@@ -58,10 +58,10 @@ ucs_status_t make_list(const Side& side, const Side::Remote& there,
     return ucp_device_remote_mem_list_create(&params, list);
 }
 
-/** What the kernels of one process need to speak to those of the other one. */
+// What the kernels of one process need to speak to those of the other one.
 class Talk {
   public:
-    /** @param noise  bytes that other blocks have for themselves; at least 1 */
+    // @param noise  bytes that other blocks have for themselves; at least 1
     Talk(Side& side, Kind kind, size_t length, size_t noise = 1)
         : sent(kind, length),
           arrived(kind, length),
@@ -108,7 +108,7 @@ class Talk {
     Talk(const Talk&) = delete;
     Talk& operator=(const Talk&) = delete;
 
-    /** Both processes begin with counters at 0. */
+    // Both processes begin with counters at 0.
     JobResult run(Side& side, JobRunner& runner, ucs_device_level_t level) const {
         const ucp_device_counter_params_t none{};
         require_ok(ucp_device_counter_init(side.worker, &none, counter.data()), "a counter");
@@ -131,7 +131,7 @@ class Talk {
 
 // --- the scenes ---
 
-/** On one device the processes take turns, milliseconds each: few rounds have to do. */
+// On one device the processes take turns, milliseconds each: few rounds have to do.
 bool has_links() {
     return cuda_test::is_real() && cuda_test::device_count() > 1;
 }
@@ -160,7 +160,7 @@ void exchange(Side& side) {
     }
 }
 
-/** Without the fence before it the counter overtakes data, where links between devices are busy. */
+// Without the fence before it the counter overtakes data, where links between devices are busy.
 void exchange_beside_others(Side& side) {
     constexpr size_t kNoise = 2 << 20;
     JobRunner runner;
@@ -176,7 +176,7 @@ void exchange_beside_others(Side& side) {
     }
 }
 
-/** Rank 0 makes lists of memory that rank 1 frees. */
+// Rank 0 makes lists of memory that rank 1 frees.
 void hold_mappings(Side& side) {
     constexpr size_t kLength = 1 << 20;
     const auto opened = [] { return cuda_test::calls_of("cuIpcOpenMemHandle"); };
@@ -234,7 +234,7 @@ void refuse(Side& side) {
     side.meet();
 }
 
-/** With UCX_CUDA_MAPPINGS=1. */
+// With UCX_CUDA_MAPPINGS=1.
 void take_the_only_mapping(Side& side) {
     Buffer first(Kind::kDevice, 3 << 20), second(Kind::kDevice, 3 << 20);
     const Side::Remote there = side.expose(first.data(), first.length());
@@ -248,7 +248,7 @@ void take_the_only_mapping(Side& side) {
     side.meet();
 }
 
-/** Nothing is opened while a stream stands: the call comes back, and works later. */
+// Nothing is opened while a stream stands: the call comes back, and works later.
 void stand_at_a_stop(Side& side) {
     Buffer memory(Kind::kDevice, 5000), message(Kind::kDevice, 100);
     const Side::Remote there = side.expose(memory.data(), memory.length());
@@ -272,7 +272,7 @@ void stand_at_a_stop(Side& side) {
     side.meet();
 }
 
-/** Microseconds one way, of the best of some runs, as the device counts them. */
+// Microseconds one way, of the best of some runs, as the device counts them.
 double one_way(Side& side, JobRunner& runner, const Talk& talk, ucs_device_level_t level) {
     const int runs = cuda_test::is_real() ? 5 : 1;
     double best = 0;

@@ -120,7 +120,7 @@ class MemoryListTest : public ::testing::Test {
         return ucp_device_counter_read(second().worker, &none, buffer.data());
     }
 
-    /** Bytes of the middle of one buffer to the middle of another one. */
+    // Bytes of the middle of one buffer to the middle of another one.
     void put(JobRunner& runner, ucs_device_level_t level, Buffer& from, Buffer& to) {
         constexpr size_t kBefore = 24, kThere = 40;
         const size_t length = from.length() - 2 * kThere;

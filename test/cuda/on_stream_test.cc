@@ -95,7 +95,7 @@ class OnStreamTest : public ::testing::Test {
         ucp_request_free(operation);
         return status;
     }
-    /** Progress until the streams have done all they were given; false: they hang. */
+    // Progress until the streams have done all they were given; false: they hang.
     bool run(const std::vector<const Stream*>& streams) {
         const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
         for (const Stream* stream : streams) {

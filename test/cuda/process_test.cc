@@ -50,22 +50,22 @@ struct Command {
         kReceive,
         kFree,
         kSendAndDie,
-        kExpose,  //!< to one-sided operations; a Key follows the reply
-        kCheck,   //!< does it hold the bytes?
-        kLook,    //!< how much memory of devices the process has open
+        kExpose,  // to one-sided operations; a Key follows the reply
+        kCheck,   // does it hold the bytes?
+        kLook,    // how much memory of devices the process has open
         kEnd,
     };
     What what;
     Kind kind;
     int device;
-    uint32_t seed;  //!< of the bytes; also the tag
+    uint32_t seed;  // of the bytes; also the tag
     uint64_t length;
-    uint32_t id;  //!< the buffer: made at its first use; kSendAll: how many, all at once
+    uint32_t id;  // the buffer: made at its first use; kSendAll: how many, all at once
 };
 struct Reply {
     ucs_status_t status;
     uint32_t is_right;
-    uint64_t copies = 0;  //!< that the sender began for its message; counted on the stand-in
+    uint64_t copies = 0;  // that the sender began for its message; counted on the stand-in
 };
 struct Key {
     uint64_t address;
@@ -93,10 +93,8 @@ bool read_all(int socket, T& value) {
     return true;
 }
 
-/**
- * On the stand-in the mappings and descriptors of this process that hold memory of devices, on a
- * real device what is in use of it, of all processes.
- */
+// On the stand-in the mappings and descriptors of this process that hold memory of devices, on a
+// real device what is in use of it, of all processes.
 uint64_t memory_in_use() {
     if (cuda_test::is_real()) {
         size_t unused = 0, total = 0;
@@ -116,7 +114,7 @@ uint64_t memory_in_use() {
     return count;
 }
 
-/** A worker and its endpoint to the other process. */
+// A worker and its endpoint to the other process.
 class Side {
   public:
     explicit Side(int socket) : socket_(socket) {
@@ -171,7 +169,7 @@ class Side {
     ucs_status_ptr_t receive(void* buffer, size_t length, uint32_t tag) {
         return ucp_tag_recv_nbx(worker_, buffer, length, tag, ~0ul, &plain_);
     }
-    /** Let the peer read and write a buffer, as long as this side lives. */
+    // Let the peer read and write a buffer, as long as this side lives.
     Key expose(const Buffer& buffer) {
         ucp_mem_map_params_t params{};
         params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
@@ -198,7 +196,7 @@ class Side {
     ucs_status_t get(Buffer& to, size_t length, const Key& key, ucp_rkey_h unpacked) {
         return wait(ucp_get_nbx(endpoint_, to.data(), length, key.address, unpacked, &plain_));
     }
-    /** Without handles for the memory here. */
+    // Without handles for the memory here.
     ucs_status_t put_list(const std::vector<void*>& from, const std::vector<size_t>& lengths,
                           const std::vector<uint64_t>& to, ucp_rkey_h unpacked) {
         std::vector<ucp_rkey_h> keys(from.size(), unpacked);
@@ -232,7 +230,7 @@ class Side {
     }
     void cancel(ucs_status_ptr_t operation) { ucp_request_cancel(worker_, operation); }
     bool has_failed() const { return has_failed_; }
-    /** Progress until the other process has said something. */
+    // Progress until the other process has said something.
     template <typename T>
     bool hear(T& value) {
         pollfd waiting{socket_, POLLIN, 0};
@@ -250,7 +248,7 @@ class Side {
     std::vector<ucp_mem_h> exposed_;
 };
 
-/** Message i has i bytes more and the seed and tag i more. */
+// Message i has i bytes more and the seed and tag i more.
 void send_all(Side& side, const Command& command) {
     std::vector<std::unique_ptr<Buffer>> buffers;
     std::vector<ucs_status_ptr_t> sends;
@@ -279,7 +277,7 @@ void send_all(Side& side, const Command& command) {
     write_all(kSocket, reply);
 }
 
-/** What the other process does. */
+// What the other process does.
 int serve() {
     cuda_test::use_device(0);
     Side side(kSocket);
@@ -365,7 +363,7 @@ class Peer {
         return reply;
     }
 
-    /** The peer sends buffer `id`; what arrives in `target`. */
+    // The peer sends buffer `id`; what arrives in `target`.
     void send_here(Buffer& target, const Command& command, uint64_t* copies = nullptr) {
         tell(command);
         target.clear();
@@ -412,7 +410,7 @@ class ProcessTest : public ::testing::Test {
         peer = std::make_unique<Peer>();
     }
 
-    /** Opening a way takes time: messages go until the sender has no part in one. */
+    // Opening a way takes time: messages go until the sender has no part in one.
     void send_until_direct(Buffer& target, Command command) {
         uint64_t copies = 1;
         for (int tries = 0; copies != 0; ++tries) {
@@ -422,7 +420,7 @@ class ProcessTest : public ::testing::Test {
         }
     }
 
-    /** The peer sends many messages at once; all are waited for together. */
+    // The peer sends many messages at once; all are waited for together.
     void receive_many_together(Kind from, Kind to) {
         constexpr uint32_t kMessages = 64;
         constexpr size_t kLength = 40000;

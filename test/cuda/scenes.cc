@@ -30,7 +30,7 @@ namespace {
 constexpr int kSocket = 100;
 constexpr const char* kPeerMark = "--peer";
 
-/** @return 0 if the scene goes as it should */
+// @return 0 if the scene goes as it should
 int play(const Scene& scene, int socket, int rank) {
     try {
         Side side(socket, rank);

@@ -15,11 +15,11 @@
 
 namespace cuda_test {
 
-/** What goes wrong ends a scene in either process. */
+// What goes wrong ends a scene in either process.
 void require(bool is_so, const std::string& what);
 void require_ok(ucs_status_t status, const char* what);
 
-/** Bytes that go over the socket between the two. */
+// Bytes that go over the socket between the two.
 struct Parcel {
     uint64_t address = 0;
     uint64_t length = 0;
@@ -40,7 +40,7 @@ class Stream {
     uct::cuda::abi::Stream stream_ = nullptr;
 };
 
-/** One of the two processes. */
+// One of the two processes.
 class Side {
   public:
     Side(int socket, int rank);
@@ -48,22 +48,22 @@ class Side {
     Side(const Side&) = delete;
     Side& operator=(const Side&) = delete;
 
-    /** Tells the other process something and hears the same of it. Makes progress. */
+    // Tells the other process something and hears the same of it. Makes progress.
     Parcel exchange(const Parcel& mine);
     void meet() { (void)exchange({}); }
 
-    /** Both expose memory; what the other exposes. */
+    // Both expose memory; what the other exposes.
     struct Remote {
         uint64_t address;
         ucp_rkey_h key;
     };
     Remote expose(void* address, size_t length);
-    /** What was exposed last. */
+    // What was exposed last.
     ucp_mem_h exposed() const { return exposed_.back(); }
 
     void progress() { ucp_worker_progress(worker); }
     ucs_status_t wait(ucs_status_ptr_t operation);
-    /** Makes progress until the stream has done all. */
+    // Makes progress until the stream has done all.
     void run(const Stream& stream);
 
     const int rank;
@@ -80,12 +80,12 @@ class Side {
 struct Scene {
     const char* name;
     void (*play)(Side& side);
-    bool ends_alive = true;  //!< the other process
+    bool ends_alive = true;  // the other process
 };
 
-/** Within a test: starts the other process, and plays rank 0 here. */
+// Within a test: starts the other process, and plays rank 0 here.
 void play_both(const Scene& scene);
-/** main() of a program whose tests play these. */
+// main() of a program whose tests play these.
 int run_scenes(int argc, char** argv, std::span<const Scene> scenes);
 
 }  // namespace cuda_test

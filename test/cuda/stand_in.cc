@@ -42,19 +42,19 @@ struct ContextObject {
     Device device = 0;
     unsigned long long id = 0;
     bool is_alive = true;
-    std::atomic<Result> error{kSuccess};  //!< sticky
-    std::atomic<int> running{0};          //!< kernels
+    std::atomic<Result> error{kSuccess};  // sticky
+    std::atomic<int> running{0};          // kernels
     StreamObject* null_stream = nullptr;
 };
 
-/** Operations of a stream in their order; a launch gives them to another. */
+// Operations of a stream in their order; a launch gives them to another.
 struct GraphObject {
     std::vector<std::function<void()>> operations;
 };
 
 struct StreamObject {
     ContextObject* context = nullptr;
-    GraphObject* capture = nullptr;  //!< gets what is put into the stream
+    GraphObject* capture = nullptr;  // gets what is put into the stream
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> queue;
@@ -101,29 +101,29 @@ struct Region {
     uintptr_t base;
     size_t size;
     Kind kind;
-    std::byte* bytes;  //!< where the stand-in, and for host kinds everybody, reaches them
+    std::byte* bytes;  // where the stand-in, and for host kinds everybody, reaches them
     ContextObject* context;
     abi::Device device;
     uint64_t id;
-    int fd = -1;  //!< of the block, and the place in it
+    int fd = -1;  // of the block, and the place in it
     size_t place = 0;
     bool has_access = true;
     PoolObject* pool = nullptr;
-    abi::AllocationHandle allocation = 0;  //!< of virtual memory
+    abi::AllocationHandle allocation = 0;  // of virtual memory
 };
 
-/** Memory of a device: addresses for the program, and the same bytes for the stand-in. */
+// Memory of a device: addresses for the program, and the same bytes for the stand-in.
 struct Block {
     uintptr_t base;
     std::byte* shadow;
     size_t size;
     int fd;
     abi::Device device;
-    std::map<size_t, size_t> holes;  //!< offset, length
-    PoolObject* pool = nullptr;      //!< it is all of the pool's
+    std::map<size_t, size_t> holes;  // offset, length
+    PoolObject* pool = nullptr;      // it is all of the pool's
 };
 
-/** Of virtual memory: lives as long as somebody holds it, or it is mapped. */
+// Of virtual memory: lives as long as somebody holds it, or it is mapped.
 struct Physical {
     int fd;
     size_t size;
@@ -192,7 +192,7 @@ void set_faults(const char* list) {
     }
 }
 
-/** The error that this call is to give. */
+// The error that this call is to give.
 Result fault(const char* call) {
     State& s = state();
     Lock lock(s.mutex);
@@ -325,7 +325,7 @@ void give_back(const Region& region) {
     }
 }
 
-/** Where the stand-in finds [address, address + length); null: it may not be touched. */
+// Where the stand-in finds [address, address + length); null: it may not be touched.
 std::byte* reach(uintptr_t address, size_t length) {
     Lock lock(state().mutex);
     Region* const region = find_region(address);
@@ -342,7 +342,7 @@ std::byte* reach(uintptr_t address, size_t length) {
 
 // --- streams ---
 
-/** Held by calls that wait for the whole device, and taken by those that give it work. */
+// Held by calls that wait for the whole device, and taken by those that give it work.
 std::mutex mappings_change;
 
 void run(StreamObject& stream) {
@@ -594,7 +594,7 @@ bool is_host(Kind kind) {
     return kind == Kind::kPinned || kind == Kind::kRegistered;
 }
 
-/** Of virtual memory it is what was reserved together, whatever is mapped there. */
+// Of virtual memory it is what was reserved together, whatever is mapped there.
 std::pair<uintptr_t, size_t> range_of(const Region& region) {
     const auto next = state().reservations.upper_bound(region.base);
     if (region.kind != Kind::kVirtual || next == state().reservations.begin())
@@ -602,7 +602,7 @@ std::pair<uintptr_t, size_t> range_of(const Region& region) {
     return *std::prev(next);
 }
 
-/** Imported memory cannot be passed on. */
+// Imported memory cannot be passed on.
 uint64_t handle_types_of(const Region& region) {
     if (region.kind == Kind::kImported) return 0;
     if (region.pool != nullptr) return region.pool->handle_types;
@@ -675,7 +675,7 @@ Result memory_allocate(abi::DevicePointer* pointer, size_t size) {
     return allocate(pointer, size, Kind::kDevice, current());
 }
 
-/** Both mappings are of whole pages around it. */
+// Both mappings are of whole pages around it.
 void drop_import(const Region& region) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t before = region.place % page;
@@ -954,7 +954,7 @@ Result pool_create(abi::Pool* pool, const abi::PoolProperties* properties) {
     return abi::kSuccess;
 }
 
-/** Of an import it ends the descriptor. */
+// Of an import it ends the descriptor.
 Result pool_destroy(abi::Pool pool) {
     STAND_IN_CALL("cuMemPoolDestroy");
     Lock lock(state().mutex);
@@ -1269,7 +1269,7 @@ Result module_get_function(abi::Function* function, abi::Module module, const ch
     return abi::kSuccess;
 }
 
-/** Loading waits until no kernel runs: what makes a first launch behind a resident one hang. */
+// Loading waits until no kernel runs: what makes a first launch behind a resident one hang.
 void load_function(FunctionObject& function, ContextObject& context) {
     static const char* const lazy = std::getenv("STAND_IN_CUDA_LAZY");
     if (function.is_loaded.load()) return;
@@ -1295,8 +1295,7 @@ void run_stop(StreamObject& stream, const std::vector<uint64_t>& arguments) {
     run_batch_entry(stream, {abi::kStreamWrite32, reached, uct::cuda::kStopPassed, 0, 0, 0});
 }
 
-/** As the kernel of that name does; the fault "resident" has it end without the copy it has seen.
- */
+// As the kernel of that name does; the fault "resident" has it end without the copy it has seen.
 void copy_resident(ContextObject& context, const std::vector<uint64_t>& arguments) {
     using Clock = std::chrono::steady_clock;
     auto& queue = *reinterpret_cast<uct::cuda::ResidentQueue*>(
@@ -1327,7 +1326,7 @@ bool is_job(const FunctionObject& function) {
     return std::ranges::find(kJobKernels, function.name) != std::end(kJobKernels);
 }
 
-/** Gives device memory its bytes at the address that the program knows. */
+// Gives device memory its bytes at the address that the program knows.
 void show(const Region& region) {
     const auto bytes = reinterpret_cast<uintptr_t>(region.bytes);
     if (bytes == region.base || !region.has_access) return;
@@ -1338,10 +1337,8 @@ void show(const Region& region) {
                  MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<void*>(region.base - before));
 }
 
-/**
- * Kernels that communicate are compiled for the host, and use addresses of devices. They run in a
- * process of their own, where those are the bytes; what they write to host memory is lost.
- */
+// Kernels that communicate are compiled for the host, and use addresses of devices. They run in a
+// process of their own, where those are the bytes; what they write to host memory is lost.
 void run_job_apart(ContextObject& context, const cuda_test::DeviceJob& job) {
     std::unique_lock lock(state().mutex);
     const pid_t process = fork();
@@ -1425,10 +1422,8 @@ Result launch_cooperatively(abi::Function function, unsigned x, unsigned y, unsi
 
 // --- between processes ---
 
-/**
- * As the real one may in calls that change what is mapped: waits for all that the context's streams
- * have been given, and others wait meanwhile who give them more.
- */
+// As the real one may in calls that change what is mapped: waits for all that the context's streams
+// have been given, and others wait meanwhile who give them more.
 void wait_for_device(const ContextObject& context) {
     std::lock_guard busy(mappings_change);
     std::vector<std::pair<StreamObject*, uint64_t>> awaited;
@@ -1448,7 +1443,7 @@ struct Exported {
     size_t place, size;
     abi::Device device;
     uint64_t id;
-    ino_t inode;  //!< a descriptor's number may be another file's by now
+    ino_t inode;  // a descriptor's number may be another file's by now
 };
 static_assert(sizeof(Exported) <= sizeof(abi::IpcHandle));
 
@@ -1486,7 +1481,7 @@ Result ipc_open(abi::DevicePointer* pointer, abi::IpcHandle handle, unsigned) {
     return import_region(pointer, fd, exported.place, exported.size, exported.device, nullptr);
 }
 
-/** The descriptor is the region's. */
+// The descriptor is the region's.
 Result import_region(abi::DevicePointer* pointer, int fd, size_t place, size_t size,
                      abi::Device device, PoolObject* pool) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

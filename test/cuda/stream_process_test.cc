@@ -54,7 +54,7 @@ void end(ucpx_stream_op_h op) {
 
 // --- the scenes ---
 
-/** One process's data goes to the other and back, each step behind work of a stream. */
+// One process's data goes to the other and back, each step behind work of a stream.
 void go_to_and_fro(Side& side) {
     for (const size_t length : {size_t{8}, size_t{5000}, size_t{1000003}}) {
         for (const Kind kind : {Kind::kDevice, Kind::kPool}) {
@@ -119,7 +119,7 @@ void exchange_in_graphs(Side& side) {
     side.meet();
 }
 
-/** Rank 0 puts into rank 1's device memory; a word of the host's tells it. */
+// Rank 0 puts into rank 1's device memory; a word of the host's tells it.
 void put_and_signal(Side& side) {
     constexpr size_t kLength = 200000;
     constexpr uint32_t kRounds = 20;
@@ -199,7 +199,7 @@ void die(Side& side) {
     }
 }
 
-/** Microseconds one way, with a short copy of the stream's before each send. */
+// Microseconds one way, with a short copy of the stream's before each send.
 template <typename Step>
 double measure(Side& side, unsigned steps, Step step) {
     side.meet();

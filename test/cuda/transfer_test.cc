@@ -65,7 +65,7 @@ struct Side {
     ucp_worker_h worker = nullptr;
 };
 
-/** Two workers of this process, or one that speaks to itself. */
+// Two workers of this process, or one that speaks to itself.
 class TransferTest : public ::testing::Test {
   protected:
     static void SetUpTestSuite() {
@@ -118,7 +118,7 @@ class TransferTest : public ::testing::Test {
         return wait(ucp_ep_flush_nbx(there, &plain));
     }
 
-    /** For each pair of kinds and each length: `transfer` moves `source` to `target`. */
+    // For each pair of kinds and each length: `transfer` moves `source` to `target`.
     static void for_all(const std::function<void(Buffer& source, Buffer& target)>& transfer) {
         uint32_t seed = 0;
         constexpr Kind kFew[] = {Kind::kHeap, Kind::kDevice};

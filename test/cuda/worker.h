@@ -10,7 +10,7 @@
 
 namespace cuda_test {
 
-/** A context with a worker. */
+// A context with a worker.
 struct Worker {
     explicit Worker(ucs_thread_mode_t mode,
                     uint64_t features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO64) {
@@ -49,7 +49,7 @@ struct Worker {
     ucp_worker_h worker = nullptr;
 };
 
-/** Memory that the other side may write. */
+// Memory that the other side may write.
 struct Exposed {
     Exposed(Worker& side, ucp_ep_h from, void* address, size_t length) : side(side) {
         ucp_mem_map_params_t params{};

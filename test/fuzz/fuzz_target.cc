@@ -7,7 +7,7 @@
 
 #define ENTRY extern "C" __attribute__((visibility("default")))
 
-/** Messages may announce any amount of data: no memory for it is an answer, not a finding. */
+// Messages may announce any amount of data: no memory for it is an answer, not a finding.
 ENTRY const char* __asan_default_options() {
     return "allocator_may_return_null=1:max_allocation_size_mb=256";
 }

@@ -16,7 +16,7 @@ namespace ucp::fuzz {
 
 namespace {
 
-/** A copy of exactly the input's size, so that a sanitizer sees every read past it. */
+// A copy of exactly the input's size, so that a sanitizer sees every read past it.
 std::vector<std::byte> copy_of(std::span<const uint8_t> input) {
     const auto bytes = std::as_bytes(input);
     return {bytes.begin(), bytes.end()};

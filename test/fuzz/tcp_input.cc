@@ -15,7 +15,7 @@ namespace {
 
 namespace wire = uct::tcp::wire;
 
-/** A connection that is past the greeting. */
+// A connection that is past the greeting.
 ucs::Descriptor enter(TcpVictim& victim, uint32_t association) {
     ucs::Descriptor made = victim.connect();
     if (!made) return {};

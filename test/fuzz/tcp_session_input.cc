@@ -28,15 +28,15 @@ namespace {
 namespace wire = uct::tcp::wire;
 
 enum Step : uint8_t {
-    kKnock,   //!< connect and greet; argument: connection
-    kResume,  //!< carry the session on; two bytes: what is added to attempt, to bytes received
-    kAnswer,  //!< answer a call of the interface; three bytes: answer, flags, to bytes received
-    kFrames,  //!< argument: connection; a byte: how many bytes follow, which are sent
-    kRoutes,  //!< say where the peer is; argument: connection, how often, bit 7: nowhere
-    kRead,    //!< take what has come; argument: connection
-    kLeave,   //!< close; argument: connection, bit 7: with a reset
-    kPass,    //!< so many times 400 ms pass
-    kWork,    //!< the interface begins something: kWork...
+    kKnock,   // connect and greet; argument: connection
+    kResume,  // carry the session on; two bytes: what is added to attempt, to bytes received
+    kAnswer,  // answer a call of the interface; three bytes: answer, flags, to bytes received
+    kFrames,  // argument: connection; a byte: how many bytes follow, which are sent
+    kRoutes,  // say where the peer is; argument: connection, how often, bit 7: nowhere
+    kRead,    // take what has come; argument: connection
+    kLeave,   // close; argument: connection, bit 7: with a reset
+    kPass,    // so many times 400 ms pass
+    kWork,    // the interface begins something: kWork...
     kSteps
 };
 enum Work : uint8_t {
@@ -77,7 +77,7 @@ class Conversation {
   private:
     struct Connection {
         ucs::Descriptor socket;
-        bool has_messages = false;  //!< the session is on it
+        bool has_messages = false;  // the session is on it
     };
     struct Operation : uct::Completion {
         Operation() {
@@ -95,7 +95,7 @@ class Conversation {
         return byte;
     }
 
-    /** What is to be added to a count; negative ones as well. */
+    // What is to be added to a count; negative ones as well.
     uint64_t next_offset() {
         const uint64_t byte = next();
         return byte < 0x80 ? byte : byte - 0x100;
@@ -142,7 +142,7 @@ class Conversation {
         return send(connection.socket.get(), data, length, MSG_NOSIGNAL | MSG_DONTWAIT) ==
                static_cast<ssize_t>(length);
     }
-    /** The next message of the interface's, if it comes. */
+    // The next message of the interface's, if it comes.
     template <typename Message>
     bool take(Connection& connection, Message* message) {
         for (int round = 0; round < 20; ++round) {
@@ -196,7 +196,7 @@ class Conversation {
         session_key_ = session;
     }
 
-    /** The interface has connected to the peer. */
+    // The interface has connected to the peer.
     void answer(Connection& connection, uint8_t argument) {
         ucs::net::Socket accepted;
         for (int round = 0; round < 4 && listener_.accept(&accepted) != UCS_OK; ++round) {
@@ -335,7 +335,7 @@ class Conversation {
     ucs::net::Socket listener_;
     std::array<Connection, 4> connections_;
     uint32_t association_ = 1, victims_association_ = 0, attempt_ = 0;
-    uint64_t received_ = 0;  //!< bytes of the session's stream
+    uint64_t received_ = 0;  // bytes of the session's stream
     wire::Key session_key_{};
     std::array<std::byte, uct::tcp::DeviceAddress::kLength> device_{};
     std::array<std::byte, uct::tcp::ListenerAddress::kLength> address_{};

@@ -18,7 +18,7 @@
 
 namespace ucp::fuzz {
 
-/** An interface of tcp over the loopback with a registered region, on a virtual clock. */
+// An interface of tcp over the loopback with a registered region, on a virtual clock.
 class TcpVictim {
   public:
     explicit TcpVictim(bool keeps_sessions);
@@ -29,18 +29,18 @@ class TcpVictim {
     uct::tcp::TcpInterface& tcp() { return static_cast<uct::tcp::TcpInterface&>(*interface_); }
     uct::tcp::DeviceAddress device() const;
     uct::tcp::ListenerAddress listener() const;
-    /** Time passes: an interface on which nothing happens rests between looks. */
+    // Time passes: an interface on which nothing happens rests between looks.
     void progress(unsigned milliseconds = 8);
     void pass(ucs::Duration time) { clock_.advance(time); }
 
-    /** A connection of the kernel's to it, with nothing said; empty if there is none. */
+    // A connection of the kernel's to it, with nothing said; empty if there is none.
     ucs::Descriptor connect() const;
-    /** What a peer of the job says first. */
+    // What a peer of the job says first.
     uct::tcp::wire::Hello hello(uint64_t sender, uint32_t association);
-    /** Words of a stream that begin with k or m become the region's key or an address in it. */
+    // Words of a stream that begin with k or m become the region's key or an address in it.
     std::vector<uint8_t> speak_to(std::span<const uint8_t> stream) const;
 
-    /** The beginning of the region. */
+    // The beginning of the region.
     uct::Iov local(size_t length) { return {memory_, length, handle_}; }
 
   private:

@@ -25,7 +25,7 @@ namespace {
 namespace ib = uct::ib;
 namespace sm = uct::sm;
 
-/** What can be read is written as it was. */
+// What can be read is written as it was.
 template <typename Address>
 void read_address_of(std::span<const std::byte> bytes) {
     const std::vector<std::byte> exact(bytes.begin(), bytes.end());
@@ -42,7 +42,7 @@ Input input_of(std::span<const std::byte> bytes) {
     return input;
 }
 
-/** One byte says of which kind an address is. */
+// One byte says of which kind an address is.
 template <typename Address>
 void add_address(std::vector<Input>& inputs, uint8_t kind, const Address& address) {
     std::vector<std::byte> bytes(1 + Address::kLength);
@@ -53,7 +53,7 @@ void add_address(std::vector<Input>& inputs, uint8_t kind, const Address& addres
 
 constexpr sm::Inbox::Size kShared{8, 512, 8, 4}, kRing{8, 512, 8, 0};
 
-/** A queue of which every word may be anything: what its owner reads, and what a sender does. */
+// A queue of which every word may be anything: what its owner reads, and what a sender does.
 class Queue {
   public:
     explicit Queue(const sm::Inbox::Size& size) : is_shared_(size.senders != 0) {
@@ -115,7 +115,7 @@ class Queue {
     unsigned sum_ = 0;
 };
 
-/** A handle of exported memory, always of this process: descriptors of others stay alone. */
+// A handle of exported memory, always of this process: descriptors of others stay alone.
 void map_exported(std::vector<std::byte> packed) {
     constexpr size_t kProcess = 32;
     if (packed.size() < SharedPages::packed_size()) return;
@@ -127,7 +127,7 @@ void map_exported(std::vector<std::byte> packed) {
         std::abort();
 }
 
-/** Steps of a queue: bits 0 to 2 say what is done, the others how. */
+// Steps of a queue: bits 0 to 2 say what is done, the others how.
 enum Step : uint8_t { kOpen, kSend, kSendLong, kTake, kKeep, kWrite };
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace {
 constexpr uint64_t kFeatures =
     UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
 
-/** Takes what comes, and the data of announcements. */
+// Takes what comes, and the data of announcements.
 ucs_status_t take(void* worker, const void*, size_t, void* data, size_t length,
                   const ucp_am_recv_param_t* param) {
     static std::byte buffer[512];
@@ -122,7 +122,7 @@ void Victim::start_link(Endpoint& to_peer, Links links) {
     step_both(20);
 }
 
-/** What waits for the peer, which no longer runs: what comes in its name is the input's. */
+// What waits for the peer, which no longer runs: what comes in its name is the input's.
 void Victim::start_requests(Endpoint& to_peer) {
     const ucp_request_param_t param{};
     const OpParams params(&param);

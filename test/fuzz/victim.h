@@ -19,10 +19,8 @@ class Memory;
 
 namespace ucp::fuzz {
 
-/**
- * A worker that gets bytes from outside: with a peer, memory that is open to it, requests of every
- * kind that wait for it and, if asked for, a dedicated lane to it.
- */
+// A worker that gets bytes from outside: with a peer, memory that is open to it, requests of every
+// kind that wait for it and, if asked for, a dedicated lane to it.
 class Victim {
   public:
     enum class Links : uint8_t { kScalable, kGoingUp, kUp, kGoingDown };
@@ -36,16 +34,14 @@ class Victim {
     Worker& worker() { return *victim_.worker; }
 
     void message(uint8_t id, std::span<const std::byte> bytes);
-    /** What the messages have started comes to its end or waits for the peer. */
+    // What the messages have started comes to its end or waits for the peer.
     void settle() { step(20); }
-    /** An endpoint to the worker that the address names, if it can be reached, and a send. */
+    // An endpoint to the worker that the address names, if it can be reached, and a send.
     void connect(std::span<const std::byte> address);
 
-    /**
-     * Words that are names in the victim's world take the place of words with a letter for their
-     * first byte, so that an input can say them: p peer, v victim, r a request, m memory, i its
-     * region table, k its region.
-     */
+    // Words that are names in the victim's world take the place of words with a letter for their
+    // first byte, so that an input can say them: p peer, v victim, r a request, m memory, i its
+    // region table, k its region.
     void speak_to(std::span<std::byte> bytes) const;
 
   private:

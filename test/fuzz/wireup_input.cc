@@ -40,17 +40,17 @@ namespace {
 constexpr char kJobKey[] = "a job's key";
 
 enum Step : uint8_t {
-    kMeet,    //!< call the listener, or be called; argument: connection
-    kCall,    //!< the first words; a byte changes them, see changed()
-    kFrame,   //!< a frame: kind, client id or not, address (see address()); argument: connection
-    kBytes,   //!< argument: connection; a byte: how many bytes follow, which are sent
-    kHangUp,  //!< argument: connection
-    kPass,    //!< so many seconds pass
-    kWork,    //!< the worker sends on its endpoints, or closes them
+    kMeet,    // call the listener, or be called; argument: connection
+    kCall,    // the first words; a byte changes them, see changed()
+    kFrame,   // a frame: kind, client id or not, address (see address()); argument: connection
+    kBytes,   // argument: connection; a byte: how many bytes follow, which are sent
+    kHangUp,  // argument: connection
+    kPass,    // so many seconds pass
+    kWork,    // the worker sends on its endpoints, or closes them
     kSteps
 };
 
-/** Bytes of an input, one after the other. */
+// Bytes of an input, one after the other.
 class Bytes {
   public:
     explicit Bytes(std::span<const uint8_t> input) : input_(input) {}
@@ -71,7 +71,7 @@ class Bytes {
     std::span<const uint8_t> input_;
 };
 
-/** A worker, and one more whose address is a good one. */
+// A worker, and one more whose address is a good one.
 class World {
   public:
     explicit World(bool has_key) : has_key_(has_key) {
@@ -102,7 +102,7 @@ class World {
     World(const World&) = delete;
 
     Worker& worker() { return *sides_[0].worker; }
-    /** The good one lives on, and what it greets with may come late. */
+    // The good one lives on, and what it greets with may come late.
     bool is_answer(const Endpoint& endpoint) const {
         return !endpoint.is_users() && endpoint.remote_uuid() == sides_[1].worker->uuid();
     }
@@ -119,7 +119,7 @@ class World {
             progress(1);
         }
     }
-    /** Kind 0: the good one; 1: the worker's own; 2: the good one, changed; 3: anything. */
+    // Kind 0: the good one; 1: the worker's own; 2: the good one, changed; 3: anything.
     std::vector<std::byte> address(Bytes& input) {
         const uint8_t kind = input.next() & 3;
         if (kind == 3) return input.take(input.next());
@@ -146,7 +146,7 @@ class World {
     std::array<Side, 2> sides_;
 };
 
-/** Some free port of the loopback. */
+// Some free port of the loopback.
 ucs::net::SocketAddress a_port() {
     sockaddr_in loopback{};
     loopback.sin_family = AF_INET;
@@ -155,7 +155,7 @@ ucs::net::SocketAddress a_port() {
         {reinterpret_cast<const sockaddr*>(&loopback), sizeof(loopback)});
 }
 
-/** The other end of a socket of the worker's. */
+// The other end of a socket of the worker's.
 struct Line {
     ucs::Descriptor socket;
     std::optional<wireup::FrameSeal> seal;
@@ -197,7 +197,7 @@ class Talk {
     virtual void begin() = 0;
     virtual void stop() = 0;
     virtual void meet(Line& line) = 0;
-    /** Say the first words, those of the library with a change. */
+    // Say the first words, those of the library with a change.
     virtual void call(Line& line, uint8_t change) = 0;
 
     ucp_ep_params_t endpoint_params() {
@@ -206,7 +206,7 @@ class Talk {
         params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
         return params;
     }
-    /** The next message of the worker's, if it comes. */
+    // The next message of the worker's, if it comes.
     template <typename Message>
     bool take(Line& line, Message* message) {
         for (int round = 0; round < 20; ++round) {
@@ -216,7 +216,7 @@ class Talk {
         }
         return false;
     }
-    /** Bit by bit: another magic, versions, reserved words, key or none. */
+    // Bit by bit: another magic, versions, reserved words, key or none.
     template <typename Message>
     static Message changed(Message message, uint8_t change) {
         if ((change & 1) != 0) message.magic ^= 0x1e;
@@ -291,7 +291,7 @@ class Talk {
     }
 };
 
-/** The input calls a listener. Mode, bit 1: its program accepts some and rejects others. */
+// The input calls a listener. Mode, bit 1: its program accepts some and rejects others.
 class Callers final : public Talk {
   public:
     using Talk::Talk;
@@ -359,7 +359,7 @@ class Callers final : public Talk {
     unsigned decisions_ = 0;
 };
 
-/** The worker calls, and the input answers. */
+// The worker calls, and the input answers.
 class Answerer final : public Talk {
   public:
     using Talk::Talk;
@@ -422,7 +422,7 @@ namespace {
 
 enum : uint8_t { kGood, kOwn, kChanged, kAny };
 
-/** The same talk in all modes. */
+// The same talk in all modes.
 std::vector<Input> in_modes(uint8_t modes, std::initializer_list<Input> talks) {
     std::vector<Input> inputs;
     for (uint8_t mode = 0; mode < modes; ++mode) {

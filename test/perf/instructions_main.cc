@@ -73,7 +73,7 @@ void promote(perf::Pair& pair, ucp_ep_h endpoint) {
     }
 }
 
-/** One burst: receives first, then sends, then the progress that matches them. */
+// One burst: receives first, then sends, then the progress that matches them.
 void exchange(perf::Pair& pair, ucp_ep_h endpoint, bool measured) {
     const ucp_request_param_t none{};
     uint64_t sent[kBurst], received[kBurst];
@@ -109,7 +109,7 @@ ucp_mem_h map(ucp_context_h context, std::vector<char>& data) {
     return memory;
 }
 
-/** Puts of 128 slices, from the call to the completion. @return slices */
+// Puts of 128 slices, from the call to the completion. @return slices
 unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
     constexpr unsigned kSlices = 128, kPuts = 8;
     std::vector<char> here(kSlices * 65536, 'x'), there(here.size());
@@ -152,8 +152,8 @@ unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
     return kPuts * kSlices;
 }
 
-/** What lanes cost in each call of progress, with so many peers, most of those that the tracker
- * knows hot. */
+// What lanes cost in each call of progress, with so many peers, most of those that the tracker
+// knows hot.
 void rank_many(perf::Pair& pair, size_t peers) {
     constexpr size_t kHot = 300, kOthers = 40;
     constexpr unsigned kIntervals = 12;
@@ -187,8 +187,8 @@ void rank_many(perf::Pair& pair, size_t peers) {
     std::printf("1\n");
 }
 
-/** The same with peers that answer: a group of them gets and loses all lanes that there are, each
- * of them at once, then another group, which sends and asks itself. */
+// The same with peers that answer: a group of them gets and loses all lanes that there are, each
+// of them at once, then another group, which sends and asks itself.
 void move_many(perf::Pair& pair, size_t peers) {
     constexpr size_t kGroup = 20, kOthers = 40;
     constexpr unsigned kIntervals = 3;  // hot for so long, then silent

@@ -29,7 +29,7 @@
 
 namespace {
 
-/** Queue pairs of the process that became ready to send. */
+// Queue pairs of the process that became ready to send.
 class QueuePairs {
   public:
     static QueuePairs& instance() {
@@ -90,7 +90,7 @@ void check(bool is_right, std::string_view what) {
     if (!is_right) give_up(what);
 }
 
-/** One end of a pair. */
+// One end of a pair.
 class End {
   public:
     End(const char* device, size_t index, uint64_t seed) : index_(index) {
@@ -154,7 +154,7 @@ class End {
     size_t pending() const { return party_->pending(1 - index_); }
     void stop() { party_->stop(); }
     void forgive() { party_->forgive(1 - index_); }
-    /** After this nothing of it is left. */
+    // After this nothing of it is left.
     void end() {
         party_->abandon();
         for (int i = 0; i < 100; ++i) ucp_worker_progress(worker_);
@@ -168,7 +168,7 @@ class End {
         ucp_cleanup(context_);
     }
 
-    /** A put with the key of memory that is no longer mapped. */
+    // A put with the key of memory that is no longer mapped.
     void put_without_right(End& target) {
         static uint64_t word = 1;
         ucp_mem_map_params_t params{};

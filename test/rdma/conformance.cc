@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/** An answer that takes longer will not come. Retries of a missing peer take half of it. */
+// An answer that takes longer will not come. Retries of a missing peer take half of it.
 constexpr auto kTimeout = std::chrono::milliseconds(1500);
 
 [[noreturn]] void give_up(const std::string& what) {
@@ -38,7 +38,7 @@ std::string join(const std::vector<std::string>& words) {
     return text.empty() ? "none" : text;
 }
 
-/** Short names without spaces, from the library's texts. */
+// Short names without spaces, from the library's texts.
 std::string word(const char* text) {
     std::string name = text;
     std::ranges::replace(name, ' ', '_');

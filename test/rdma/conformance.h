@@ -9,11 +9,9 @@
 #include <string>
 #include <vector>
 
-/**
- * What an adapter answers to correct and to wrong use, one line a case: run on two adapters, the
- * texts can be compared. Plain verbs, no library of ours, so that nothing of it can hide a
- * difference.
- */
+// What an adapter answers to correct and to wrong use, one line a case: run on two adapters, the
+// texts can be compared. Plain verbs, no library of ours, so that nothing of it can hide a
+// difference.
 namespace conformance {
 
 template <auto Destroy>
@@ -34,7 +32,7 @@ constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr size_t kBytes = 65536;
 
-/** The adapter under test, its first port, and the address by which the port reaches itself. */
+// The adapter under test, its first port, and the address by which the port reaches itself.
 class Adapter {
   public:
     explicit Adapter(const char* name);
@@ -44,9 +42,9 @@ class Adapter {
     ibv_context* context() const { return context_; }
     ibv_ah_attr to_itself() const;
     ibv_mtu mtu() const { return port_.active_mtu; }
-    /** Asynchronous events since the last call, sorted, comma between; those of starting are left
-     * out: whether a connection's first packet is reported is the adapter's choice.
-     * @param least  waits two seconds for so many, else just a moment for any */
+    // Asynchronous events since the last call, sorted, comma between; those of starting are left
+    // out: whether a connection's first packet is reported is the adapter's choice.
+    // @param least  waits two seconds for so many, else just a moment for any
     std::string events(size_t least = 0);
 
   private:
@@ -65,7 +63,7 @@ struct QueuePairOptions {
     int signal_all = 1;
 };
 
-/** One end: a queue pair with its completion queue and some memory. */
+// One end: a queue pair with its completion queue and some memory.
 struct End {
     End(Adapter& adapter, ibv_pd* pd, const QueuePairOptions& options = {},
         int access = kAllAccess);
@@ -79,11 +77,11 @@ struct End {
     std::string state() const;
 
     ibv_sge piece(size_t offset = 0, size_t length = 64) const;
-    /** @return what ibv_post_send answers */
+    // @return what ibv_post_send answers
     int post(ibv_send_wr request, uint64_t id = 1);
     int receive(size_t length = 64, uint64_t id = 100, int pieces = 1);
-    /** "id:STATUS" of each completion, up to `most`, waiting until there are so many or it is
-     * clear that none comes. */
+    // "id:STATUS" of each completion, up to `most`, waiting until there are so many or it is
+    // clear that none comes.
     std::string completions(unsigned most = 1, bool details = false);
 
     Adapter& adapter;
@@ -92,14 +90,14 @@ struct End {
     Region region;
     Queue cq;
     QueuePair qp;
-    bool failed = false;  //!< a completion said so
+    bool failed = false;  // a completion said so
     uint8_t timeout = 14, retries = 1, rnr_retries = 0;
 };
 
-/** Two ends, connected. */
+// Two ends, connected.
 struct Pair {
     explicit Pair(Adapter& adapter, const QueuePairOptions& options = {}, int access = kAllAccess);
-    /** Post at the requester; then both ends' completions, states and the events, in words. */
+    // Post at the requester; then both ends' completions, states and the events, in words.
     std::string outcome(ibv_send_wr request);
     std::string states(Adapter& adapter) const;
 
@@ -113,7 +111,7 @@ ibv_send_wr atomic(ibv_wr_opcode opcode, const ibv_sge& piece, const End& target
                    size_t offset = 0);
 
 std::string error_name(int error);
-/** The parts are made in their order, which operands of + are not. */
+// The parts are made in their order, which operands of + are not.
 void say(const std::string& what, std::initializer_list<std::string> parts);
 
 void states(Adapter& adapter);

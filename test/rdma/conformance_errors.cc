@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "rdma/conformance.h"
 
-/** Wrong use: status at each end, states and events after it. */
+// Wrong use: status at each end, states and events after it.
 namespace conformance {
 
 namespace {
@@ -9,7 +9,7 @@ namespace {
 struct Operation {
     const char* name;
     ibv_wr_opcode opcode;
-    int right;  //!< that the target's region must give
+    int right;  // that the target's region must give
 };
 constexpr Operation kOneSided[] = {
     {"write", IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_WRITE},
@@ -23,7 +23,7 @@ ibv_send_wr make(const Operation& operation, const ibv_sge& piece, const End& ta
                : rdma(operation.opcode, piece, target, offset);
 }
 
-/** Its key in the place that the operation reads. */
+// Its key in the place that the operation reads.
 void set_key(ibv_send_wr& request, uint32_t key) {
     if (request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         request.wr.atomic.rkey = key;

@@ -3,7 +3,7 @@
 
 #include "rdma/conformance.h"
 
-/** Queues: limits, states in which they take work, shared receive queues, events; datagrams. */
+// Queues: limits, states in which they take work, shared receive queues, events; datagrams.
 namespace conformance {
 
 namespace {

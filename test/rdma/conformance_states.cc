@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "rdma/conformance.h"
 
-/** Transitions of a queue pair: which are legal, and what each needs. */
+// Transitions of a queue pair: which are legal, and what each needs.
 namespace conformance {
 
 namespace {
@@ -28,7 +28,7 @@ int go(End& end, const End& peer, ibv_qp_state to) {
     return ibv_modify_qp(end.qp.get(), &attributes, mask);
 }
 
-/** The states that a program can bring a queue pair into without an error. */
+// The states that a program can bring a queue pair into without an error.
 bool bring(End& end, const End& peer, ibv_qp_state to) {
     if (to == IBV_QPS_RESET) return true;
     if (to == IBV_QPS_ERR) return go(end, peer, IBV_QPS_INIT) == 0 && go(end, peer, to) == 0;
@@ -58,7 +58,7 @@ void transitions(Adapter& adapter, ibv_qp_type type, const char* name) {
     }
 }
 
-/** Each attribute that a transition needs, left out. */
+// Each attribute that a transition needs, left out.
 void needed(Adapter& adapter) {
     struct Attribute {
         const char* name;
@@ -97,7 +97,7 @@ void needed(Adapter& adapter) {
     for (const Attribute& attribute : kRts) attempt(IBV_QPS_RTS, attribute);
 }
 
-/** Values that no adapter can take. */
+// Values that no adapter can take.
 void values(Adapter& adapter) {
     const Domain pd(ibv_alloc_pd(adapter.context()));
     const auto init = [&](const char* name, uint8_t port, uint16_t pkey) {

@@ -3,7 +3,7 @@
 
 #include "rdma/conformance.h"
 
-/** Correct use: what completions say, and that data is where it belongs. */
+// Correct use: what completions say, and that data is where it belongs.
 namespace conformance {
 
 namespace {

@@ -44,7 +44,7 @@ size_t heap_in_use() {
     return info.uordblks + info.hblkhd;
 }
 
-/** Bytes that the machine could still give away: what the kernel keeps for us is gone from it. */
+// Bytes that the machine could still give away: what the kernel keeps for us is gone from it.
 int64_t available() {
     std::ifstream file("/proc/meminfo");
     std::string name;
@@ -56,7 +56,7 @@ int64_t available() {
     return 0;
 }
 
-/** Interfaces of one domain, all with the same handlers. */
+// Interfaces of one domain, all with the same handlers.
 class Bench {
   public:
     explicit Bench(const char* transport) : transport_(transport) {
@@ -93,7 +93,7 @@ class Bench {
     size_t arrived = 0;
 
   private:
-    /** All watch one descriptor of the adapter; Linux allows it some hundred watchers. */
+    // All watch one descriptor of the adapter; Linux allows it some hundred watchers.
     static constexpr unsigned kInterfacesOfADomain = 250;
 
     void open_domain() {
@@ -136,7 +136,7 @@ Addresses addresses_of(const Interface& interface) {
     return result;
 }
 
-/** Time and memory since it was made. */
+// Time and memory since it was made.
 class Meter {
   public:
     void stop(size_t count) {
@@ -154,7 +154,7 @@ class Meter {
     const SteadyClock::time_point start_ = SteadyClock::now();
 };
 
-/** A message on each endpoint. @return milliseconds until all are acknowledged */
+// A message on each endpoint. @return milliseconds until all are acknowledged
 double first_messages(Bench& bench, Interface& hub, const Endpoints& endpoints,
                       const Interfaces& others) {
     const auto start = SteadyClock::now();

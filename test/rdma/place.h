@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-/** Memory that goes and comes back at the same address. */
+// Memory that goes and comes back at the same address.
 namespace remapped {
 
 constexpr size_t kPage = 4096;
@@ -33,7 +33,7 @@ inline void check(bool is_right, const char* what) {
     if (!is_right) give_up(what);
 }
 
-/** How memory went, counted. */
+// How memory went, counted.
 struct Ways {
     enum Way {
         kMunmap,
@@ -66,7 +66,7 @@ struct Ways {
     std::array<uint64_t, kCount> times{};
 };
 
-/** An address range whose pages change. */
+// An address range whose pages change.
 class Place {
   public:
     enum class Kind { kMapped, kSegment, kBlock, kBreak };
@@ -88,11 +88,9 @@ class Place {
         }
     }
 
-    /**
-     * What to transfer next: mostly a little, now and then pages that are new and pages that are
-     * not; always some of a page that was transferred before and has been renewed since.
-     * @param from_hot  none before that page
-     */
+    // What to transfer next: mostly a little, now and then pages that are new and pages that are
+    // not; always some of a page that was transferred before and has been renewed since.
+    // @param from_hot  none before that page
     std::span<char> choose(std::mt19937_64& random, bool from_hot) const {
         constexpr size_t kLengths[] = {64, 256, 1024};
         constexpr size_t kLongest = 1024, kGrain = 64;
@@ -104,7 +102,7 @@ class Place {
         const size_t end = hot_ + 1 + random() % (kPlacePages - hot_);
         return {page(first), (end - first) * kPage};
     }
-    /** It was transferred. @return whether that is a round: it was before, and was renewed since */
+    // It was transferred. @return whether that is a round: it was before, and was renewed since
     bool transferred(std::span<const char> bytes, std::mt19937_64& random) {
         const bool is_round = was_transferred_ && is_other_;
         was_transferred_ = true;
@@ -115,11 +113,11 @@ class Place {
         return is_round;
     }
 
-    /** A forked child has a copy of it; a segment is shared. */
+    // A forked child has a copy of it; a segment is shared.
     bool is_copied() const { return kind_ != Kind::kSegment; }
-    /** A number for what is there. */
+    // A number for what is there.
     uint64_t sum() const { return std::hash<std::string_view>()({start_, kPlaceSize}); }
-    /** Other pages, at the same address if the allocator has a say and agrees: then it counts. */
+    // Other pages, at the same address if the allocator has a say and agrees: then it counts.
     void renew(std::mt19937_64& random, Ways& ways) {
         switch (kind_) {
             case Kind::kMapped:
@@ -218,7 +216,7 @@ class Place {
     Kind kind_;
     char* start_ = nullptr;
     void* block_ = nullptr;
-    size_t hot_ = 0;  //!< a page that was transferred last
+    size_t hot_ = 0;  // a page that was transferred last
     bool was_transferred_ = false, is_other_ = false;
 };
 

@@ -37,10 +37,10 @@ struct Options {
     uint64_t seconds = UINT64_MAX;
     uint64_t seed = 1;
     bool has_events = true;
-    bool is_child = false;  //!< says nothing while all is right, and has no children
+    bool is_child = false;  // says nothing while all is right, and has no children
 };
 
-/** One end: a context of its own, as if it were another process. */
+// One end: a context of its own, as if it were another process.
 class Side {
   public:
     Side() {
@@ -71,7 +71,7 @@ class Side {
     ucp_ep_h endpoint_ = nullptr;
 };
 
-/** Bytes that must be the same at both ends when it is done. */
+// Bytes that must be the same at both ends when it is done.
 struct Transfer {
     const char* what;
     const char* from;
@@ -217,11 +217,9 @@ class Test {
         return true;
     }
 
-    /**
-     * Both go on at once: the parent with what it has registered, whose pages the fork has made two
-     * of, the child with a library of its own. What the parent's device writes must not appear in
-     * the child.
-     */
+    // Both go on at once: the parent with what it has registered, whose pages the fork has made two
+    // of, the child with a library of its own. What the parent's device writes must not appear in
+    // the child.
     bool fork_and_go_on() {
         std::vector<uint64_t> before;
         for (const Place& place : places_) before.push_back(place.sum());

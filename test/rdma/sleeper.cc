@@ -25,9 +25,9 @@ using Seconds = std::chrono::duration<double>;
 constexpr unsigned kMessages = 10;
 constexpr auto kPause = std::chrono::milliseconds(300);
 constexpr auto kLimit = std::chrono::seconds(60);
-/** Of the time that it waits; what wakes it costs milliseconds on an emulated processor. */
+// Of the time that it waits; what wakes it costs milliseconds on an emulated processor.
 constexpr double kMostOfACore = 0.25;
-/** Some wake-ups each message: it, its acknowledgement, timers. Polling would be thousands. */
+// Some wake-ups each message: it, its acknowledgement, timers. Polling would be thousands.
 constexpr unsigned kMostTurns = 40 * kMessages;
 
 [[noreturn]] void give_up(const char* what) {
@@ -93,7 +93,7 @@ struct Side {
         ucpx_ep_query(endpoint, &attributes);
         return attributes.state;
     }
-    /** The thread of the one that sleeps. */
+    // The thread of the one that sleeps.
     void sleep_and_progress() {
         const double start = cpu_seconds();
         while (!stops) {
@@ -111,7 +111,7 @@ struct Side {
     }
 };
 
-/** @return true if all came while the receiver slept between them */
+// @return true if all came while the receiver slept between them
 bool check(Side& near, Side& far, const char* lane) {
     far.stops = false;
     far.turns = 0;

@@ -29,7 +29,7 @@ namespace ucp::test {
 struct Options {
     unsigned seconds = 10;
     const char* link = nullptr;
-    unsigned away = 1;  //!< seconds; 0: for good
+    unsigned away = 1;  // seconds; 0: for good
     bool switches = true;
 };
 
@@ -38,7 +38,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr uint16_t kPort = 7471;
 constexpr auto kStart = std::chrono::seconds(60);
-/** Between wishes for another lane: agreeing takes some round trips of an emulated machine. */
+// Between wishes for another lane: agreeing takes some round trips of an emulated machine.
 constexpr auto kWishes = std::chrono::milliseconds(300);
 
 [[noreturn]] void give_up(const char* what) {
@@ -60,7 +60,7 @@ in_addr address_of(const char* host) {
     return address;
 }
 
-/** A connection for what must be known before the library can reach the other end. */
+// A connection for what must be known before the library can reach the other end.
 int meet(bool listens, const char* peer) {
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -11,15 +11,15 @@
 
 #include "softhca/softhca.h"
 
-/// Helpers shared by the tests of the emulated adapter: a host with its objects, memory that is
-/// registered, queue pairs that are connected.
+// Helpers shared by the tests of the emulated adapter: a host with its objects, memory that is
+// registered, queue pairs that are connected.
 namespace softhca::test {
 
 constexpr unsigned kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr uint64_t kDcKey = 0x1234567890abcdef;
 
-/// One device opened, with a PD, a CQ and an SRQ.
+// One device opened, with a PD, a CQ and an SRQ.
 struct Host {
     explicit Host(int cqe = 1023) {
         ibv_device** list = ibv_get_device_list(nullptr);
@@ -60,7 +60,7 @@ struct Host {
     uint16_t lid = 0;
 };
 
-/// Registered memory.
+// Registered memory.
 struct Buffer {
     Buffer(Host& host, size_t size, unsigned access = kAllAccess, char fill = 0)
         : bytes(size, fill), mr(ibv_reg_mr(host.pd, bytes.data(), size, access)) {
@@ -95,7 +95,7 @@ struct QpOptions {
     std::optional<mlx5dv_dci_streams> streams = {};
 };
 
-/// How to bring a QP up.
+// How to bring a QP up.
 struct Wiring {
     uint8_t rnr_retry = 0;
     uint8_t retry_cnt = 1;
@@ -137,10 +137,10 @@ struct QueuePair {
 
 int post_srq(Host& host, uint64_t id, const ibv_sge& sge);
 
-/// Brings both ends of an RC (or UC) connection up.
+// Brings both ends of an RC (or UC) connection up.
 void join(QueuePair& a, QueuePair& b, const Wiring& wiring = {});
 
-/// DC: a target bound to the host's SRQ and CQ, an initiator, and addresses between them.
+// DC: a target bound to the host's SRQ and CQ, an initiator, and addresses between them.
 QueuePair make_dct(Host& host, const Wiring& wiring = {});
 QueuePair make_dci(Host& host, const Wiring& wiring = {},
                    std::optional<mlx5dv_dci_streams> streams = {});
@@ -157,7 +157,7 @@ struct Address {
     ibv_ah* ah;
 };
 
-/// Two nodes on a fabric of their own, everything free of cost unless the options say otherwise.
+// Two nodes on a fabric of their own, everything free of cost unless the options say otherwise.
 class VirtualTest : public ::testing::Test {
   protected:
     static VirtualFabric::Options instant(unsigned nodes = 2) {

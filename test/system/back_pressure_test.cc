@@ -16,7 +16,7 @@ namespace {
 enum Lack : unsigned { kInitiator, kSendQueue, kCompletions, kGrant, kLacks };
 enum Family : unsigned { kDc, kRc, kFamilies };
 
-/** How often somebody was seen waiting on a lane of either kind, by what that lane lacked. */
+// How often somebody was seen waiting on a lane of either kind, by what that lane lacked.
 class Shortages {
   public:
     void look(Worker& worker) {
@@ -50,7 +50,7 @@ class Shortages {
 struct Scarcity {
     const char* name;
     SoftWire::Variables variables;
-    std::vector<std::pair<Family, Lack>> lacks;  //!< each must be met
+    std::vector<std::pair<Family, Lack>> lacks;  // each must be met
 };
 void PrintTo(const Scarcity& scarcity, std::ostream* out) {
     *out << scarcity.name;

@@ -22,7 +22,7 @@ ucs_status_ptr_t put_single(ucp_ep_h endpoint, const ucpx_piece_t& piece) {
                        &params);
 }
 
-/** Memory of one worker, and of another that has keys to it. */
+// Memory of one worker, and of another that has keys to it.
 class Memories {
   public:
     Memories(ucp_context_h here, ucp_context_h there, ucp_ep_h endpoint, size_t length)
@@ -31,7 +31,7 @@ class Memories {
         local.fill(7);
     }
 
-    /** Pieces of equal length, the first here being the last there. */
+    // Pieces of equal length, the first here being the last there.
     std::vector<ucpx_piece_t> pieces(size_t count, size_t offset = 0) {
         const size_t length = (local.bytes.size() - offset) / count;
         std::vector<ucpx_piece_t> pieces;
@@ -134,7 +134,7 @@ class BatchCost : public testing::Test {
     }
     struct Cost {
         uint64_t doorbells;
-        double time;  //!< ns, modelled
+        double time;  // ns, modelled
     };
     template <typename Function>
     Cost measure(Function function) {
@@ -160,10 +160,8 @@ class BatchCost : public testing::Test {
             EXPECT_EQ(cluster.finish(ucp_ep_flush_nbx(endpoint(), &kNothing)), UCS_OK);
         });
     }
-    /**
-     * The same with the first node's processor in the time: its calls follow each other, each as
-     * long as the model says. `post` starts operations, `is_over` ends the wait for them.
-     */
+    // The same with the first node's processor in the time: its calls follow each other, each as
+    // long as the model says. `post` starts operations, `is_over` ends the wait for them.
     template <typename Post, typename IsOver>
     double with_processor(Post post, IsOver is_over) {
         world.wire.fabric().take_cpu_time(0);
@@ -176,7 +174,7 @@ class BatchCost : public testing::Test {
         for (size_t index : {0, 1}) ucp_worker_progress(cluster.worker(index));
         pass();
     }
-    /** What the calls since the last one cost. */
+    // What the calls since the last one cost.
     void pass() {
         const uint64_t cost = world.wire.fabric().take_cpu_time(0);
         world.wire.fabric().take_cpu_time(1);
@@ -258,7 +256,7 @@ TEST_F(BatchCost, IsNoMoreThanThatOfPipelinedPuts) {
 
 // --- past the adapter
 
-/** Two workers of one host, or one worker, each with an adapter beside the local transports. */
+// Two workers of one host, or one worker, each with an adapter beside the local transports.
 class LocalPath : public testing::TestWithParam<bool> {
   protected:
     LocalPath() : wire_(2, softhca::Model(), {}, {}) {

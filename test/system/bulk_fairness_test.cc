@@ -22,7 +22,7 @@ class Fairness : public testing::Test {
         return options;
     }
 
-    /** The time of a short put and its arrival. */
+    // The time of a short put and its arrival.
     ucs::Duration short_put(size_t offset) {
         const ucs::Time begin = cluster.clock.now();
         const ucs_status_ptr_t put =

@@ -10,7 +10,7 @@
 namespace ucp::test {
 namespace {
 
-/** As long as the checks have time for; `make check-bulk-lanes` moves a whole GiB. */
+// As long as the checks have time for; `make check-bulk-lanes` moves a whole GiB.
 size_t length() {
     const char* mebibytes = std::getenv("BULK_LANE_MIB");
     return (mebibytes != nullptr ? std::strtoull(mebibytes, nullptr, 10) : 32) << 20;

@@ -15,10 +15,10 @@
 namespace ucp::test {
 namespace {
 
-/** Long memory that is the same few pages over and over: it takes no more than one period. */
+// Long memory that is the same few pages over and over: it takes no more than one period.
 class Repeated {
   public:
-    /** No divisor of 4 GiB: who loses the upper half of an offset reads other bytes. */
+    // No divisor of 4 GiB: who loses the upper half of an offset reads other bytes.
     static constexpr size_t kPeriod = (1 << 20) + 4096;
 
     explicit Repeated(size_t length) : length_((length + kPeriod - 1) / kPeriod * kPeriod) {
@@ -44,7 +44,7 @@ class Repeated {
     uint8_t* start_;
 };
 
-/** Memory that is there as far as it was written, and zero. */
+// Memory that is there as far as it was written, and zero.
 class Blank {
   public:
     explicit Blank(size_t length)
@@ -60,7 +60,7 @@ class Blank {
     uint8_t* start_;
 };
 
-/** Memory of the second worker with the first one's key to it. */
+// Memory of the second worker with the first one's key to it.
 class Exposed {
   public:
     Exposed(Cluster& cluster, uint8_t* start, size_t length) : context_(cluster.context(1)) {

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 constexpr size_t kSlots = 6, kSlotLength = 768 << 10;
 constexpr uint8_t kGuard = 0x5a;
 
-/** One pair of that seed: each slot of the memory has an operation under way at any time. */
+// One pair of that seed: each slot of the memory has an operation under way at any time.
 class Soak {
   public:
     Soak(uint64_t seed, unsigned workers)
@@ -72,7 +72,7 @@ class Soak {
         return options;
     }
     unsigned below(unsigned bound) { return static_cast<unsigned>(random_() % bound); }
-    /** A queue pair of the lane itself failed: its endpoint did, too, and with it all transfers. */
+    // A queue pair of the lane itself failed: its endpoint did, too, and with it all transfers.
     bool has_failed() const { return unwrap(pair_.endpoint(0)).is_failed(); }
     uint8_t* here(size_t slot) { return pair_.here.data() + slot * kSlotLength; }
     uint8_t* there(size_t slot) { return pair_.there.data() + slot * kSlotLength; }

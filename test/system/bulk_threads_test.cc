@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 struct Case {
     unsigned workers, shards;
 };
-/** BULK_SOAK_SECONDS=0, with which the thread sanitizer runs: the one with most threads. */
+// BULK_SOAK_SECONDS=0, with which the thread sanitizer runs: the one with most threads.
 std::vector<Case> cases() {
     const char* seconds = std::getenv("BULK_SOAK_SECONDS");
     if (seconds != nullptr && std::atoi(seconds) == 0) return {{4, 4}};

@@ -13,7 +13,7 @@ constexpr size_t kCap = 15;
 constexpr size_t kPeers = kCap + 1;
 constexpr size_t kHub = 0;
 
-/** Numbered messages both ways between the hub and its peers, each pair at its own rate. */
+// Numbered messages both ways between the hub and its peers, each pair at its own rate.
 class Picture {
   public:
     Picture() : world_(options()) {
@@ -23,7 +23,7 @@ class Picture {
         }
     }
 
-    /** One message every so many steps. */
+    // One message every so many steps.
     void set_period(size_t peer, unsigned period) { periods_[peer] = period; }
 
     void run(unsigned steps) {
@@ -58,7 +58,7 @@ class Picture {
   private:
     struct Flow {
         size_t from, to;
-        std::deque<uint64_t> numbers{};  //!< sent; element n is n
+        std::deque<uint64_t> numbers{};  // sent; element n is n
         uint64_t received = 0;
     };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kMostSteps = 2000;
 
-/** An atomic operation that a loop of compare-swaps does, and how it ended. */
+// An atomic operation that a loop of compare-swaps does, and how it ended.
 class Scene {
   public:
     explicit Scene(const char* policy)

@@ -14,15 +14,13 @@ namespace {
 constexpr size_t kSurvivor = 0, kVictim = 1, kOther = 2;
 constexpr uint64_t kNever = ~uint64_t{0};
 
-/** Whether the survivor asked for the lane, and whether its only slot was another link's before. */
+// Whether the survivor asked for the lane, and whether its only slot was another link's before.
 using Case = std::tuple<bool, bool>;
 
 class Death : public testing::TestWithParam<Case> {
   protected:
-    /**
-     * Promotes and demotes the link between survivor and victim; the victim's adapter stops before
-     * the event of that number. @return how many events there were
-     */
+    // Promotes and demotes the link between survivor and victim; the victim's adapter stops before
+    // the event of that number. @return how many events there were
     uint64_t run(uint64_t kill_at) {
         SoftWorld::Options options;
         options.traffic.workers = 3;
@@ -110,7 +108,7 @@ class Death : public testing::TestWithParam<Case> {
             world.until([&] { return cluster.lane_state(other) == UCPX_LANE_STATE_ESTABLISHED; }));
     }
 
-    std::set<ucpx_lane_state_t> states_;  //!< of the survivor, when the victim died
+    std::set<ucpx_lane_state_t> states_;  // of the survivor, when the victim died
 };
 
 TEST_P(Death, AtEveryEventFreesTheSlotFailsThatEndpointAndNothingElse) {

@@ -7,7 +7,7 @@
 namespace ucp::test {
 namespace {
 
-/** Lets time pass for the adapters and for one worker only. */
+// Lets time pass for the adapters and for one worker only.
 void step_alone(SoftWorld& world, size_t index) {
     world.cluster.clock.advance(std::chrono::nanoseconds(500));
     world.wire.advance_to(world.cluster.clock.now());

@@ -22,10 +22,8 @@ class Forgetting : public testing::TestWithParam<bool> {
         force_.flags = UCP_EP_CLOSE_FLAG_FORCE;
     }
 
-    /**
-     * Promotes and demotes the link between both; before the event of that number the forgetter
-     * closes its endpoint by force. @return how many events there were
-     */
+    // Promotes and demotes the link between both; before the event of that number the forgetter
+    // closes its endpoint by force. @return how many events there were
     uint64_t run(uint64_t forget_at) {
         SoftWorld::Options options;
         options.config.max_priority_endpoints = 1;
@@ -111,7 +109,7 @@ class Forgetting : public testing::TestWithParam<bool> {
         EXPECT_EQ(received, sent);
     }
 
-    /** Like Cluster::until(), over seconds: where little happens the clock leaps. */
+    // Like Cluster::until(), over seconds: where little happens the clock leaps.
     static bool until(Cluster& cluster, const std::function<bool()>& condition) {
         for (unsigned count = 0; count < 1000; ++count) {
             if (cluster.until(condition, count == 0 ? 1000 : 20)) return true;
@@ -126,7 +124,7 @@ class Forgetting : public testing::TestWithParam<bool> {
                 ucp_tag_send_nbx(endpoint, bytes_, sizeof(bytes_), kAnyTag, &kNothing));
         }
     }
-    /** With whatever result. */
+    // With whatever result.
     bool all_ended() {
         std::erase_if(sends_, [](ucs_status_ptr_t send) {
             if (!UCS_PTR_IS_PTR(send)) return true;
@@ -140,7 +138,7 @@ class Forgetting : public testing::TestWithParam<bool> {
     const char bytes_[200] = {};
     ucp_request_param_t force_{};
     std::deque<ucs_status_ptr_t> sends_;
-    std::set<ucpx_lane_state_t> states_;  //!< of the survivor, when the other forgot it
+    std::set<ucpx_lane_state_t> states_;  // of the survivor, when the other forgot it
     unsigned failures_ = 0;
 };
 

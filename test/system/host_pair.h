@@ -20,18 +20,16 @@
 
 namespace ucp::test {
 
-/** An operation of a HostPair, and how often its callback was called. */
+// An operation of a HostPair, and how often its callback was called.
 struct HostOperation {
     unsigned ends = 0;
     ucs_status_t status = UCS_INPROGRESS;
 };
 
-/**
- * Two workers of this process on the host-wide fabric of emulated adapters, in real time, with
- * threads for bulk transfers if the configuration says so. The second has memory for the first.
- *
- * The program sets SOFTHCA_FABRIC, and SOFTHCA_DEVICES, before the first is made.
- */
+// Two workers of this process on the host-wide fabric of emulated adapters, in real time, with
+// threads for bulk transfers if the configuration says so. The second has memory for the first.
+//
+// The program sets SOFTHCA_FABRIC, and SOFTHCA_DEVICES, before the first is made.
 class HostPair {
   public:
     struct Options {
@@ -43,7 +41,7 @@ class HostPair {
         ucs::Duration stall_timeout = std::chrono::milliseconds(400);
         size_t window = 4 << 20;
         size_t slice = 65536;
-        std::vector<std::pair<std::string, std::string>> variables;  //!< set as users do
+        std::vector<std::pair<std::string, std::string>> variables;  // set as users do
     };
 
     explicit HostPair(const Options& options);
@@ -52,27 +50,27 @@ class HostPair {
     ucp_worker_h worker(size_t index) const { return sides_[index].worker; }
     ucp_ep_h endpoint(size_t index) const { return sides_[index].endpoint; }
     Worker& inner(size_t index) const { return unwrap(sides_[index].worker); }
-    /** Its threads; null: none. */
+    // Its threads; null: none.
     bulk::ThreadPool* pool(size_t index) const { return inner(index).bulk().threads(); }
     uint64_t moved(size_t index) const {
         return pool(index) == nullptr ? 0 : pool(index)->counters().bytes.load();
     }
 
     void step();
-    /** Progress of both until the condition holds. @return false: it does not */
+    // Progress of both until the condition holds. @return false: it does not
     template <typename Condition>
     bool until(Condition condition, std::chrono::seconds limit = std::chrono::seconds(60)) {
         return until(
             condition, [this] { step(); }, limit);
     }
-    /** The same without any progress: only threads run. */
+    // The same without any progress: only threads run.
     template <typename Condition>
     static bool await(Condition condition, std::chrono::seconds limit = std::chrono::seconds(60)) {
         return until(
             condition, [] { std::this_thread::yield(); }, limit);
     }
 
-    /** Promote the endpoint of the first, with queue pairs on all devices, or take that back. */
+    // Promote the endpoint of the first, with queue pairs on all devices, or take that back.
     void promote();
     void demote();
     bool has_queue_pairs() const;
@@ -82,11 +80,11 @@ class HostPair {
     HostOperation& start_get(size_t offset = 0, size_t length = SIZE_MAX);
     HostOperation& start_send(const void* data, size_t length);
     HostOperation& start_receive(void* data, size_t length);
-    /** Progress until it has ended. */
+    // Progress until it has ended.
     ucs_status_t finish(HostOperation& operation);
 
     void destroy(size_t index);
-    /** The memory of the second is no longer registered. */
+    // The memory of the second is no longer registered.
     void withdraw_memory();
     void fill(uint64_t seed);
     void fill_there(uint64_t seed);

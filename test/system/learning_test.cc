@@ -22,7 +22,7 @@ HowSent other_than(HowSent way) {
     return way == HowSent::kEager ? HowSent::kRendezvous : HowSent::kEager;
 }
 
-/** Two workers that send each other windows of messages in turn, whose receives are posted. */
+// Two workers that send each other windows of messages in turn, whose receives are posted.
 class Exchange {
   public:
     explicit Exchange(const Config& config, unsigned window)
@@ -31,7 +31,7 @@ class Exchange {
         turn();
     }
 
-    /** Both ways once. @return its time */
+    // Both ways once. @return its time
     ucs::Duration turn() {
         const ucs::Time begin = cluster().clock.now();
         for (const size_t from : {0, 1}) {
@@ -49,7 +49,7 @@ class Exchange {
         }
         return cluster().clock.now() - begin;
     }
-    /** One message each way, whose receive is posted when it has long been there. */
+    // One message each way, whose receive is posted when it has long been there.
     void late_turn() {
         for (const size_t from : {0, 1}) {
             const ucs_status_ptr_t send = ucp_tag_send_nbx(
@@ -100,7 +100,7 @@ Config set_to(HowSent way) {
     return config;
 }
 
-/** The average time of a turn if all messages go that way. */
+// The average time of a turn if all messages go that way.
 ucs::Duration time_of(HowSent way, unsigned window) {
     return Exchange(set_to(way), window).turns(8);
 }

@@ -46,12 +46,12 @@ namespace {
 
 enum class Resource { kMemory, kSystem };
 
-/** Not within calls of the test's own. */
+// Not within calls of the test's own.
 struct Injection {
     bool is_armed = false;
     Resource resource = Resource::kMemory;
-    uint64_t countdown = 0;  //!< allocations, or system calls, up to the one that fails
-    uint64_t failures = 0;   //!< how many fail from there on
+    uint64_t countdown = 0;  // allocations, or system calls, up to the one that fails
+    uint64_t failures = 0;   // how many fail from there on
     uint64_t failed = 0;
 };
 thread_local constinit Injection injection;
@@ -226,7 +226,7 @@ void* mmap(void* address, size_t length, int protection, int flags, int descript
 namespace ucp::test {
 namespace {
 
-/** While it lives, allocations of this thread are counted, and may fail. */
+// While it lives, allocations of this thread are counted, and may fail.
 class Armed {
   public:
     Armed() { injection.is_armed = true; }
@@ -245,10 +245,10 @@ class Disarmed {
     const bool was_armed_;
 };
 
-constexpr size_t kLong = 20000;       //!< goes in fragments
-constexpr size_t kLongest = 300'000;  //!< is announced
+constexpr size_t kLong = 20000;       // goes in fragments
+constexpr size_t kLongest = 300'000;  // is announced
 
-/** Two workers, or one that talks to itself, over one component. */
+// Two workers, or one that talks to itself, over one component.
 class Pair {
   public:
     explicit Pair(const std::string& transport)
@@ -346,13 +346,13 @@ class Pair {
         return finish(ucp_tag_send_nbx(endpoint, &sent, sizeof(sent), 99, &kNothing)) == UCS_OK &&
                finish(receive) == UCS_OK && received == sent;
     }
-    /** Another endpoint of the receiver, to itself, goes on whatever becomes of the others. */
+    // Another endpoint of the receiver, to itself, goes on whatever becomes of the others.
     void check_bystander() {
         if (bystander_ == nullptr || worker(target()) == nullptr) return;
         EXPECT_EQ(bystander_errors_, 0) << "an endpoint that had no part in it has failed";
         EXPECT_TRUE(brings_word(bystander_, worker(target())));
     }
-    /** Endpoints by force; so that what they hold ends. */
+    // Endpoints by force; so that what they hold ends.
     void close() {
         ucp_request_param_t force{};
         force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -365,7 +365,7 @@ class Pair {
         for (int round = 0; round < 10; ++round) step();
     }
 
-    /** An endpoint in peace, or by force where that finds no memory. */
+    // An endpoint in peace, or by force where that finds no memory.
     void leave(size_t index) {
         const ucp_ep_h endpoint = sides_[index].endpoint;
         void* const closing = ucp_ep_close_nbx(endpoint, &kNothing);
@@ -403,7 +403,7 @@ class Pair {
         }
         return true;
     }
-    /** To the end of an operation, or until an endpoint has failed and it did not end soon. */
+    // To the end of an operation, or until an endpoint has failed and it did not end soon.
     ucs_status_t finish(ucs_status_ptr_t operation, bool is_receive = false,
                         ucs_status_ptr_t sending = nullptr) {
         return finish_at(target(), operation, is_receive, sending);
@@ -467,10 +467,8 @@ class NoMemory : public ::testing::TestWithParam<const char*> {
     void SetUp() override {
         if (!kCanInject) GTEST_SKIP() << "a sanitizer has the allocator";
     }
-    /**
-     * Runs `step` on a new pair, prepared by `prepare`, with the k-th allocation failing and
-     * `burst` in all, for each k.
-     */
+    // Runs `step` on a new pair, prepared by `prepare`, with the k-th allocation failing and
+    // `burst` in all, for each k.
     void each(const std::function<void(Pair&)>& prepare, const std::function<void(Pair&)>& step,
               uint64_t burst = 1, Resource resource = Resource::kMemory) {
         const ucs::LogCapture quiet(ucs::LogLevel::kError);
@@ -495,13 +493,13 @@ class NoMemory : public ::testing::TestWithParam<const char*> {
         RecordProperty("positions", positions_);
     }
 
-    /** Is there a dedicated transport beside the scalable one? */
+    // Is there a dedicated transport beside the scalable one?
     static bool has_lanes() {
         const std::string transport = GetParam();
         return transport == "sm" || transport == "dc";
     }
 
-    int positions_ = 0;  //!< at which something has failed, in all steps of the test
+    int positions_ = 0;  // at which something has failed, in all steps of the test
 };
 
 TEST_P(NoMemory, Context) {
@@ -564,7 +562,7 @@ TEST_P(NoMemory, SystemCallsOfConnecting) {
     each([](Pair& pair) { pair.open(); }, connect_and_exchange_words, 1, Resource::kSystem);
 }
 
-/** A message by tag, received before or after it has come. */
+// A message by tag, received before or after it has come.
 void send_tagged(Pair& pair, size_t length, bool is_expected, bool is_sync) {
     std::vector<uint8_t> sent, received;
     {
@@ -626,7 +624,7 @@ TEST_P(NoMemory, ForAWhile) {
          [&](Pair& pair) { send_tagged(pair, kLongest, true, false); }, 20);
 }
 
-/** What the handler of an active message saw. */
+// What the handler of an active message saw.
 struct Handled {
     ucp_worker_h worker = nullptr;
     std::vector<uint8_t> room;
@@ -806,7 +804,7 @@ TEST_P(NoMemory, RemoteMemory) {
     each([](Pair& pair) { pair.open_and_connect(); }, access_remote_memory);
 }
 
-/** Memory of the receiver's, with its key at the sender, and bytes for it. */
+// Memory of the receiver's, with its key at the sender, and bytes for it.
 class Shared {
   public:
     Shared(Pair& pair, size_t length)
@@ -868,7 +866,7 @@ TEST_P(NoMemory, SystemCallsOfTransfers) {
     EXPECT_GT(positions_, 0);
 }
 
-/** Eight messages each way, short and long in turn. @return whether all came, in their order */
+// Eight messages each way, short and long in turn. @return whether all came, in their order
 bool exchange_numbers(Pair& pair, uint64_t first) {
     constexpr size_t kMany = 8, kWords = 300;
     struct Message {
@@ -907,7 +905,7 @@ bool exchange_numbers(Pair& pair, uint64_t first) {
     return true;
 }
 
-/** To a dedicated lane and back, under traffic both ways. @return whether it had one */
+// To a dedicated lane and back, under traffic both ways. @return whether it had one
 bool change_lanes(Pair& pair) {
     const auto has_lane = [&] {
         ucpx_ep_attr_t attr{};
@@ -956,7 +954,7 @@ TEST_P(NoMemory, SystemCallsOfPromotions) {
     EXPECT_TRUE(had_lane) << "with all system calls";
 }
 
-/** A client calls a listener, and both exchange a word over the endpoints of that call. */
+// A client calls a listener, and both exchange a word over the endpoints of that call.
 void call_listener(Pair& pair) {
     sockaddr_in where{};
     where.sin_family = AF_INET;
@@ -1131,7 +1129,7 @@ TEST(NoMemoryOfReset, IsTriedAgainFromTimeToTime) {
     EXPECT_TRUE(cluster.until([&] { return errors == 1; }));
 }
 
-/** The same over connections that OpenSSL encrypts, which asks for memory of its own. */
+// The same over connections that OpenSSL encrypts, which asks for memory of its own.
 class NoMemoryEncrypted : public NoMemory {
   protected:
     void SetUp() override {
@@ -1161,7 +1159,7 @@ TEST_P(NoMemoryEncrypted, SystemCallsOfARendezvous) {
          [](Pair& pair) { send_tagged(pair, kLongest, true, false); }, 1, Resource::kSystem);
 }
 
-/** At some points of thousands: all of them take ten seconds. */
+// At some points of thousands: all of them take ten seconds.
 TEST_P(NoMemoryEncrypted, ConnectingFails) {
     for (const uint64_t first : {1, 10, 100, 1000, 2000}) {
         const ucs::LogCapture quiet(ucs::LogLevel::kError);

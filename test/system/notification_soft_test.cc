@@ -15,10 +15,10 @@ namespace {
 constexpr size_t kPieces = 8;
 constexpr size_t kPiece = 4096;
 constexpr size_t kArea = kPieces * kPiece;
-/** More than immediate data has room for. */
+// More than immediate data has room for.
 constexpr uint64_t kLong = uint64_t{1} << 40;
 
-/** Whether a promoted endpoint has queue pairs for bulk beside its lane. */
+// Whether a promoted endpoint has queue pairs for bulk beside its lane.
 enum class BulkQueuePairs : bool { kNone, kSome };
 
 SoftWorld::Options options_of(const softhca::FaultPlan& faults, const SoftWire::Variables& more,
@@ -32,7 +32,7 @@ SoftWorld::Options options_of(const softhca::FaultPlan& faults, const SoftWire::
     return options;
 }
 
-/** Batches of one worker to the other, each to an area of its own, and what the other is told. */
+// Batches of one worker to the other, each to an area of its own, and what the other is told.
 class Notifier {
   public:
     explicit Notifier(size_t areas, const softhca::FaultPlan& faults = {},
@@ -81,7 +81,7 @@ class Notifier {
     ucs_status_ptr_t send_message() {
         return ucp_am_send_nbx(endpoint(), 1, nullptr, 0, nullptr, 0, &kNothing);
     }
-    /** Everything goes as usual: the way to the peer is there, its memory known to the model. */
+    // Everything goes as usual: the way to the peer is there, its memory known to the model.
     void warm_up() {
         EXPECT_EQ(cluster().finish(start_batch(endpoint(), true, pieces(0))), UCS_OK);
         cluster().steps(200);
@@ -93,8 +93,8 @@ class Notifier {
 
     SoftWorld world;
     Region local, remote;
-    std::vector<unsigned> told;  //!< how often, of each area
-    size_t messages = 0;         //!< that came to the other
+    std::vector<unsigned> told;  // how often, of each area
+    size_t messages = 0;         // that came to the other
 
   private:
     static ucs_status_t on_message(void* arg, const void*, size_t, void*, size_t,
@@ -115,8 +115,8 @@ class Notifier {
 struct Way {
     const char* name;
     bool is_dedicated;
-    uint64_t base;      //!< of the values
-    uint64_t requests;  //!< work requests beside the pieces
+    uint64_t base;      // of the values
+    uint64_t requests;  // work requests beside the pieces
     uint64_t doorbells;
 
     friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }

@@ -49,27 +49,27 @@ struct Settings {
     unsigned patience = 30;
     uint64_t seed = 1;
     bool is_static = false;
-    unsigned stop = 0;  //!< seconds
+    unsigned stop = 0;  // seconds
     bool shake = false;
     bool kill = false;
-    uint64_t die = 0;  //!< operation at which it kills itself; 0: it is killed
+    uint64_t die = 0;  // operation at which it kills itself; 0: it is killed
 
     bool is_doomed(size_t index) const { return kill && index == processes - 1; }
 };
 
-/** An address or key, of so many bytes. */
+// An address or key, of so many bytes.
 struct Packed {
     size_t length;
     uint64_t address;
     char bytes[kMostBytes];
 };
 
-/** What the processes share beside the fabric; made before they are. */
+// What the processes share beside the fabric; made before they are.
 struct Board {
     std::atomic<size_t> arrived[4];
     std::atomic<uint64_t> messages, bytes, operations, promotions, demotions;
     Packed addresses[kMostProcesses];
-    Packed regions[kMostProcesses][kMostProcesses];  //!< of owner, for user
+    Packed regions[kMostProcesses][kMostProcesses];  // of owner, for user
 };
 
 class Process {
@@ -105,7 +105,7 @@ class Process {
     }
 
   private:
-    /** An endpoint's error handler leaves its word here. */
+    // An endpoint's error handler leaves its word here.
     struct Failure {
         unsigned calls = 0;
     };
@@ -172,7 +172,7 @@ class Process {
 
     bool is_doomed(size_t peer) const { return settings_.is_doomed(peer); }
 
-    /** Messages, a switch each way where lanes are switched, and the death of who must die. */
+    // Messages, a switch each way where lanes are switched, and the death of who must die.
     bool has_seen_all() const {
         if (is_doomed(index_)) return false;  // goes on until it is killed
         for (size_t peer = 0; peer < settings_.processes; ++peer) {
@@ -246,7 +246,7 @@ class Process {
     const size_t index_;
     std::vector<Failure> failures_;
     bool forgiven_[kMostProcesses] = {};
-    bool is_over_ = false;  //!< who comes first to the last meeting's end is gone for the others
+    bool is_over_ = false;  // who comes first to the last meeting's end is gone for the others
     ucp_context_h context_ = nullptr;
     ucp_worker_h worker_ = nullptr;
     std::unique_ptr<Party> party_;
@@ -254,7 +254,7 @@ class Process {
     int status_ = 0;
 };
 
-/** What is done to the processes, at a time since all have met. */
+// What is done to the processes, at a time since all have met.
 struct Blow {
     std::chrono::milliseconds at;
     std::function<void()> deal;

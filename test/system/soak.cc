@@ -8,7 +8,7 @@
 namespace ucp::test {
 namespace {
 
-/** Lanes beside the cap. */
+// Lanes beside the cap.
 constexpr unsigned kMostKept = 1;
 
 uct::mock::Config mock_config(uint64_t seed, ucs::Random& random) {

@@ -14,34 +14,32 @@
 
 namespace ucp::test {
 
-/**
- * The traffic of traffic.h between a few workers of this process, while lanes are switched as often
- * as the protocol allows. Everything is varied by the seed: a failure is repeated by its seed.
- */
+// The traffic of traffic.h between a few workers of this process, while lanes are switched as often
+// as the protocol allows. Everything is varied by the seed: a failure is repeated by its seed.
 class Soak {
   public:
     enum class Fabric {
         kMock,
-        kVirtual,   //!< emulated adapters: dc_mlx5 and rc
-        kDatagram,  //!< the same with ud_verbs and rc, over a wire that loses datagrams
+        kVirtual,   // emulated adapters: dc_mlx5 and rc
+        kDatagram,  // the same with ud_verbs and rc, over a wire that loses datagrams
     };
 
     struct Options {
         Fabric fabric = Fabric::kMock;
         TrafficOptions traffic;
         unsigned cap = 1;
-        bool bulk_queue_pairs = true;  //!< bulk transfers may have some of their own
-        unsigned switch_every = 60;    //!< steps between two requests for a lane, in the mean
+        bool bulk_queue_pairs = true;  // bulk transfers may have some of their own
+        unsigned switch_every = 60;    // steps between two requests for a lane, in the mean
         RndvScheme scheme = RndvScheme::kAuto;
         bool early_zcopy = false, early_rndv = false;
         unsigned window = 16;
-        bool keep = false;         //!< lanes that are given back
-        ucs::Duration tick{1000};  //!< of the clock, for each step
+        bool keep = false;         // lanes that are given back
+        ucs::Duration tick{1000};  // of the clock, for each step
 
         uct::mock::Config mock;
         softhca::Model model = softhca::Model::instant();
         softhca::FaultPlan faults;
-        bool verbs_lanes = false;  //!< rc_verbs rather than rc_mlx5
+        bool verbs_lanes = false;  // rc_verbs rather than rc_mlx5
         SoftWire::Variables variables;
     };
     struct Result {

@@ -20,7 +20,7 @@ namespace {
 using ucp::test::Soak;
 
 constexpr uint64_t kPromisedSeeds = 1000;
-constexpr uint64_t kDatagramSeeds = 50;  //!< without arguments
+constexpr uint64_t kDatagramSeeds = 50;  // without arguments
 constexpr uint64_t kPromisedSwitches = 10000;
 
 struct Total {

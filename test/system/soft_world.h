@@ -11,14 +11,14 @@
 
 namespace ucp::test {
 
-/** What an endpoint's error handler saw. */
+// What an endpoint's error handler saw.
 struct EndpointFailure {
     unsigned calls = 0;
     ucs_status_t status = UCS_OK;
 };
 ucp_ep_params_t with_handler(EndpointFailure& failure);
 
-/** Workers on emulated adapters of this process, with checked traffic between some of them. */
+// Workers on emulated adapters of this process, with checked traffic between some of them.
 class SoftWorld {
   public:
     struct Options {
@@ -34,17 +34,17 @@ class SoftWorld {
     explicit SoftWorld(const Options& options);
     ~SoftWorld();
 
-    /** Traffic both ways. */
+    // Traffic both ways.
     void join(size_t a, size_t b);
-    /** Traffic one way, over this endpoint. */
+    // Traffic one way, over this endpoint.
     void join(size_t from, size_t to, ucp_ep_h endpoint);
 
-    /** One round of traffic and progress. */
+    // One round of traffic and progress.
     void step();
-    /** Steps until the condition holds. @return false if it does not within the limit of time */
+    // Steps until the condition holds. @return false if it does not within the limit of time
     bool until(const std::function<bool()>& condition,
                ucs::Duration limit = std::chrono::milliseconds(100));
-    /** Ends the traffic and reports what was wrong with it as test failures. */
+    // Ends the traffic and reports what was wrong with it as test failures.
     void finish(std::initializer_list<size_t> workers);
     Party& party(size_t index) { return *parties_[index]; }
 

@@ -11,10 +11,10 @@
 
 namespace ucp::test {
 
-/** What the bytes of a message are a function of, beside its number. */
+// What the bytes of a message are a function of, beside its number.
 enum Stream : unsigned { kTagged = 1, kActive = 2, kPutData = 3, kFenced = 4, kConstant = 5 };
 
-/** Tags: the stream's kind above, the sender below. */
+// Tags: the stream's kind above, the sender below.
 inline constexpr uint64_t kClaimTag = uint64_t{1} << 32;
 
 struct AmNumber {
@@ -22,7 +22,7 @@ struct AmNumber {
     uint64_t number;
 };
 
-/** Where things are in the memory that a receiver lends to one sender. */
+// Where things are in the memory that a receiver lends to one sender.
 struct Layout {
     explicit Layout(const TrafficOptions& options)
         : fence_data(options.slots * options.slot_bytes),
@@ -86,16 +86,16 @@ struct Party::Outbound {
     uint64_t failures = 0;
 
     uint64_t tagged = 0, active = 0, added = 0, puts = 0, claims = 0, fences = 0;
-    TrafficReport seen{};  //!< as last read
+    TrafficReport seen{};  // as last read
     uint64_t counter = 0;
     bool reading = false;
 
     struct Operation {
         const char* name;
         ucs_status_ptr_t request;
-        std::shared_ptr<void> memory;  //!< that the operation uses
+        std::shared_ptr<void> memory;  // that the operation uses
         size_t bytes;
-        std::function<void()> then;  //!< if it went well
+        std::function<void()> then;  // if it went well
     };
     std::deque<Operation> operations;
 

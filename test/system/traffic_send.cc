@@ -28,7 +28,7 @@ Party::Outbound::~Outbound() {
     if (key != nullptr) ucp_rkey_destroy(key);
 }
 
-/** @return whether the operation could be started; one that ended at once is finished here */
+// @return whether the operation could be started; one that ended at once is finished here
 bool Party::Outbound::track(const char* name, ucs_status_ptr_t request,
                             std::shared_ptr<void> memory, size_t bytes,
                             std::function<void()> then) {

@@ -16,7 +16,7 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/// What a function that makes an object returns where it makes none.
+// What a function that makes an object returns where it makes none.
 inline std::nullptr_t refuse(int error) {
     errno = error;
     return nullptr;

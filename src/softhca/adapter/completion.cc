@@ -6,7 +6,7 @@
 namespace softhca {
 namespace {
 
-/// A dead producer may have advanced the payload ring for an entry that it never published.
+// A dead producer may have advanced the payload ring for an entry that it never published.
 void repair_cq(Fabric& fabric, CqRecord& cq) {
     const uint32_t tail = cq.tail.load(std::memory_order_relaxed);
     if (tail == cq.head.load(std::memory_order_relaxed)) {
@@ -16,8 +16,8 @@ void repair_cq(Fabric& fabric, CqRecord& cq) {
     }
 }
 
-/// A dead consumer pushes its completion before it moves the head: if that completion is there, the
-/// entry at the head is used up.
+// A dead consumer pushes its completion before it moves the head: if that completion is there, the
+// entry at the head is used up.
 void repair_rq(Fabric& fabric, RqRecord& rq) {
     CqRecord* cq = fabric.segment.find_cq(rq.pop_cq);
     if (cq == nullptr) return;
@@ -38,7 +38,7 @@ void repair_rq(Fabric& fabric, RqRecord& rq) {
     cq->lock.unlock();
 }
 
-/// Room in the payload ring for `bytes` in one piece. @return false if there is none.
+// Room in the payload ring for `bytes` in one piece. @return false if there is none.
 bool place_payload(CqRecord& cq, uint32_t bytes, uint32_t* offset, uint32_t* end) {
     const uint32_t size = cq.payload_mask + 1;
     uint32_t start = cq.payload_tail;

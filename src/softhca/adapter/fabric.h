@@ -15,10 +15,10 @@
 
 namespace softhca {
 
-/// What came of touching another process's memory.
+// What came of touching another process's memory.
 enum class Reach { kOk, kFault, kDead };
 
-/// Pointers from numbers to this process's objects, one for each record of a table.
+// Pointers from numbers to this process's objects, one for each record of a table.
 template <class T>
 class ObjectTable {
   public:
@@ -35,8 +35,8 @@ class ObjectTable {
     std::unique_ptr<std::atomic<T*>[], Free> slots_;
 };
 
-/// Where adapters meet. The semantics of verbs (responder.h, requester.h) are written once against
-/// this; a fabric says where records and memory are, when requests execute and who is told.
+// Where adapters meet. The semantics of verbs (responder.h, requester.h) are written once against
+// this; a fabric says where records and memory are, when requests execute and who is told.
 class Fabric {
   public:
     virtual ~Fabric() = default;
@@ -45,9 +45,9 @@ class Fabric {
     Limits limits;
     FaultInjector faults;
 
-    /// Objects of this process, by the index of their record. The mutex guards slow paths that
-    /// walk them; polling reads without it, as destroying under a poll is the program's error.
-    /// Recursive: what a walk completes may have to tell a CQ's channel, which looks for the CQ.
+    // Objects of this process, by the index of their record. The mutex guards slow paths that
+    // walk them; polling reads without it, as destroying under a poll is the program's error.
+    // Recursive: what a walk completes may have to tell a CQ's channel, which looks for the CQ.
     ObjectTable<Qp> qps;
     ObjectTable<Cq> cqs;
     ObjectTable<Srq> srqs;
@@ -60,7 +60,7 @@ class Fabric {
     std::atomic<uint32_t> mr_count{0};
     std::atomic<uint32_t> next_pd{1};
     std::atomic<uint32_t> next_dm{1};
-    /// QPs of this process on a device, by the LID of its first port; under objects_mutex.
+    // QPs of this process on a device, by the LID of its first port; under objects_mutex.
     uint32_t& qp_count(uint16_t lid) {
         if (qp_counts_.size() <= lid) qp_counts_.resize(lid + 1u);
         return qp_counts_[lid];
@@ -70,53 +70,53 @@ class Fabric {
     virtual unsigned num_ports() const = 0;
     virtual uint16_t lid_of_guid(uint64_t guid) const = 0;
     virtual uint64_t guid_of_lid(uint16_t lid) const = 0;
-    /// The port that an address leads to; 0 if none.
+    // The port that an address leads to; 0 if none.
     uint16_t resolve(const ibv_ah_attr& attr) const;
     virtual bool port_up(uint16_t lid) const = 0;
     virtual bool reachable(uint16_t from, uint16_t to) const = 0;
-    /// Whether this process may touch the owner's memory directly.
+    // Whether this process may touch the owner's memory directly.
     virtual bool local(Owner owner) const = 0;
     virtual uint64_t now_ns() const = 0;
-    /// Whether CQs need a payload ring: some sender cannot place its payload itself.
+    // Whether CQs need a payload ring: some sender cannot place its payload itself.
     virtual bool carries_payload() const = 0;
 
-    /// Moves bytes between memory of this process and of the owner; both lists are equally long.
+    // Moves bytes between memory of this process and of the owner; both lists are equally long.
     virtual Reach move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
                        bool write) = 0;
-    /// An 8-byte atomic in the owner's memory, atomic against all adapters of the fabric.
+    // An 8-byte atomic in the owner's memory, atomic against all adapters of the fabric.
     virtual Reach atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add,
                          uint64_t swap, uint64_t* old) = 0;
 
-    /// Send requests up to sq_tail were posted; called with sq_lock held.
+    // Send requests up to sq_tail were posted; called with sq_lock held.
     virtual void doorbell(Qp& qp, uint32_t posted) = 0;
-    /// Before and after a CQ is polled, without locks.
+    // Before and after a CQ is polled, without locks.
     virtual void before_poll(Cq& cq) = 0;
     virtual void after_poll(Cq& cq, int polled) = 0;
     virtual void charge_recv_post(Context& context, uint32_t posted) = 0;
 
-    /// A CQ got an entry. `event`: its channel is to be told.
+    // A CQ got an entry. `event`: its channel is to be told.
     virtual void cq_activity(CqRecord& cq, bool event) = 0;
-    /// Bits were set in a record's `events`.
+    // Bits were set in a record's `events`.
     virtual void raised_events(Owner owner, uint16_t lid) = 0;
-    /// The responder side moved this QP to ERR: its owner has a send queue to flush.
+    // The responder side moved this QP to ERR: its owner has a send queue to flush.
     virtual void qp_failed(QpRecord& qp) = 0;
-    /// A QP is about to go, or to be reset: nothing of it may be executed any more.
+    // A QP is about to go, or to be reset: nothing of it may be executed any more.
     virtual void quiesce(Qp& qp) = 0;
-    /// A region of this process was withdrawn: returns when no peer uses it any more.
+    // A region of this process was withdrawn: returns when no peer uses it any more.
     virtual void drain_region(uint32_t key) = 0;
-    /// Announces that this process uses a region of another one, so that drain_region waits.
+    // Announces that this process uses a region of another one, so that drain_region waits.
     virtual std::atomic<uint32_t>* hold_region(uint32_t key) = 0;
 
-    /// Hands events of records to this process's contexts and channels.
+    // Hands events of records to this process's contexts and channels.
     void deliver_cq_event(Cq& cq);
     void deliver_async(Context& context, ibv_event_type type, void* object, uint8_t port = 0);
     void collect_events();
 
   protected:
     void set_up_tables();
-    /// The device of this number on its node, with as many ports as all; `lid` is its first port's.
+    // The device of this number on its node, with as many ports as all; `lid` is its first port's.
     Device make_device(unsigned node, unsigned index, uint16_t lid, unsigned num_ports);
-    /// GUIDs carry the LID, so that each leads to the other.
+    // GUIDs carry the LID, so that each leads to the other.
     static constexpr uint64_t kGuidBase = 0x0250460300000000;
 
   private:

@@ -12,7 +12,7 @@ bool is_atomic(uint8_t opcode) {
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/// Whether the adapter executes such a request on such a queue.
+// Whether the adapter executes such a request on such a queue.
 bool supported(QpKind kind, uint8_t opcode) {
     switch (opcode) {
         case IBV_WR_SEND:
@@ -63,7 +63,7 @@ void push_send_completion(Qp& qp, const Wqe& wqe, uint32_t position, ibv_wc_stat
     push_completion(*qp.fabric, Cq::of(qp.base.send_cq)->record->number, cqe, false);
 }
 
-/// An error of a DCI stream. @return whether the queue's other streams go on.
+// An error of a DCI stream. @return whether the queue's other streams go on.
 bool fail_stream(Qp& qp, uint16_t stream) {
     if (qp.max_failed_streams == 0) return false;
     qp.failed_streams.push_back(stream);

@@ -9,12 +9,12 @@ namespace softhca {
 namespace {
 
 constexpr int kMaxSge = 32;
-/// Up to here a payload is copied under the locks, or carried in the CQ to another process. A copy
-/// of this size, twice, is cheaper than one system call (0.5 us).
+// Up to here a payload is copied under the locks, or carried in the CQ to another process. A copy
+// of this size, twice, is cheaper than one system call (0.5 us).
 constexpr uint64_t kShortBytes = 2048;
 constexpr uint32_t kGrhBytes = 40;
 
-/// Announces the use of a region for as long as it lives.
+// Announces the use of a region for as long as it lives.
 class Hold {
   public:
     Hold() = default;
@@ -32,7 +32,7 @@ class Hold {
     std::atomic<uint32_t>* slot_ = nullptr;
 };
 
-/// What the responder's QP record says, taken under its lock.
+// What the responder's QP record says, taken under its lock.
 struct Target {
     Owner owner;
     QpKind kind;
@@ -79,7 +79,7 @@ ibv_grh make_grh(Fabric& fabric, const Request& request) {
     return grh;
 }
 
-/// One message into one posted receive.
+// One message into one posted receive.
 class Receive {
   public:
     Receive(Fabric& fabric, const Target& target, const Request& request)
@@ -178,7 +178,7 @@ class Receive {
         total_ = cqe_.byte_len;
     }
 
-    /// Chooses the memory that the payload goes to.
+    // Chooses the memory that the payload goes to.
     ibv_wc_status plan(const RqRecord& rq, bool hold) {
         uint64_t left = total_;
         for (uint32_t i = 0; i < wqe_->num_sge && left > 0; ++i) {
@@ -301,8 +301,8 @@ Reply execute(Fabric& fabric, const Target& target, const Request& request) {
     }
 }
 
-/// What an error does to the responder. A DCT serves others too and goes on; a datagram's sender
-/// does not hear of it, but the receive has failed and its queue pair with it.
+// What an error does to the responder. A DCT serves others too and goes on; a datagram's sender
+// does not hear of it, but the receive has failed and its queue pair with it.
 void fail_responder(Fabric& fabric, QpRecord& qp, Reply reply) {
     if (qp.kind == QpKind::kDct) return;
     if (qp.kind == QpKind::kUd) {

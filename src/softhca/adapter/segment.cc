@@ -11,10 +11,10 @@
 namespace softhca {
 namespace {
 
-/// QP numbers 0 and 1 are special on a wire, and no number or key is 0.
+// QP numbers 0 and 1 are special on a wire, and no number or key is 0.
 constexpr uint32_t kFirstIndex = 2;
 constexpr uint64_t kMinBlock = 4096;
-/// From this size on, a free block gives its pages back.
+// From this size on, a free block gives its pages back.
 constexpr uint64_t kPunchBytes = 64 * 1024;
 
 uint64_t pages(uint64_t bytes) {

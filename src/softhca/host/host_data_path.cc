@@ -8,21 +8,21 @@
 #include "softhca/host/host_fabric.h"
 #include "ucs/sys/sanitizer.h"
 
-/// Executing send queues in the process that owns them: at once, in posting order. A request that
-/// has to wait (for a receive, for a peer that is not connected yet) stays at the front of its
-/// queue, which is tried again by every poll and by the service thread.
-///
-/// Other processes' memory is reached by process_vm_readv/writev, and where that is forbidden by
-/// mail to the owner's service thread, which copies through a buffer in the segment.
+// Executing send queues in the process that owns them: at once, in posting order. A request that
+// has to wait (for a receive, for a peer that is not connected yet) stays at the front of its
+// queue, which is tried again by every poll and by the service thread.
+//
+// Other processes' memory is reached by process_vm_readv/writev, and where that is forbidden by
+// mail to the owner's service thread, which copies through a buffer in the segment.
 namespace softhca {
 namespace {
 
-/// Empty polls in a row between offers of the processor: some microseconds.
+// Empty polls in a row between offers of the processor: some microseconds.
 constexpr uint32_t kPollsBeforeYield = 256;
 
 enum MailState : uint32_t { kEmpty, kPosted, kDone, kFault };
 
-/// Drops `bytes` from the front of a list.
+// Drops `bytes` from the front of a list.
 void advance(iovec*& list, int& num, size_t bytes) {
     while (num > 0 && bytes >= list->iov_len) {
         bytes -= list->iov_len;

@@ -17,22 +17,22 @@
 #include <future>
 #include <optional>
 
-/// Joining and leaving the fabric, and the service thread of a process: how others call it.
+// Joining and leaving the fabric, and the service thread of a process: how others call it.
 namespace softhca {
 namespace {
 
 constexpr unsigned kMaxDevices = 64;
 constexpr unsigned kMaxPorts = 4;         // of a device
-constexpr uint64_t kIdleNs = 2000000000;  ///< between looks for dead processes
-constexpr uint64_t kStalledNs = 200000;   ///< between tries of queues that wait for a peer
+constexpr uint64_t kIdleNs = 2000000000;  // between looks for dead processes
+constexpr uint64_t kStalledNs = 200000;   // between tries of queues that wait for a peer
 
 std::mutex& instance_mutex() {
     static std::mutex mutex;
     return mutex;
 }
 
-/// Not destroyed at exit: other static objects may still close their devices. Its destructor runs
-/// from an exit handler instead.
+// Not destroyed at exit: other static objects may still close their devices. Its destructor runs
+// from an exit handler instead.
 std::shared_ptr<HostFabric>*& instance_slot() {
     static std::shared_ptr<HostFabric>* slot = nullptr;
     return slot;
@@ -54,10 +54,10 @@ std::string segment_path() {
     return path;
 }
 
-/// Address space is all that an arena costs, and limits leave little of it.
+// Address space is all that an arena costs, and limits leave little of it.
 constexpr uint64_t kMinArena = uint64_t{1} << 30;
 
-/// A segment of the file's length, which may have been made under a limit of address space.
+// A segment of the file's length, which may have been made under a limit of address space.
 std::optional<SegmentLayout> layout_of(uint64_t bytes) {
     SegmentLayout layout;
     while (Segment::bytes(layout) > bytes && layout.arena_bytes > kMinArena)

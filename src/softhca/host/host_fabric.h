@@ -20,16 +20,16 @@
 
 namespace softhca {
 
-/// The host-wide fabric: processes of one user meet in a file of /dev/shm. Whoever posts executes:
-/// it takes the receive from the target's queue, moves the bytes and writes the target's
-/// completion; so a target that does not run is served too. What needs the target itself (events,
-/// flushing its send queues, copies where process_vm_* is forbidden) its service thread does.
-///
-/// Nothing is left behind: the last process removes the file; a file without living processes is
-/// laid out anew; what a dead process owned is freed by the next one that looks.
+// The host-wide fabric: processes of one user meet in a file of /dev/shm. Whoever posts executes:
+// it takes the receive from the target's queue, moves the bytes and writes the target's
+// completion; so a target that does not run is served too. What needs the target itself (events,
+// flushing its send queues, copies where process_vm_* is forbidden) its service thread does.
+//
+// Nothing is left behind: the last process removes the file; a file without living processes is
+// laid out anew; what a dead process owned is freed by the next one that looks.
 class HostFabric : public Fabric {
   public:
-    /// This process's membership, made on first use. @return nullptr if it cannot be had.
+    // This process's membership, made on first use. @return nullptr if it cannot be had.
     static std::shared_ptr<HostFabric> instance();
 
     ~HostFabric() override;
@@ -69,7 +69,7 @@ class HostFabric : public Fabric {
     bool join();
     bool open_segment();
     bool any_alive();
-    /// Takes a process slot for the calling thread, which must live as long as the process.
+    // Takes a process slot for the calling thread, which must live as long as the process.
     bool take_slot();
     void reap_dead();
     void leave();
@@ -85,9 +85,9 @@ class HostFabric : public Fabric {
     Reach mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes, uint64_t compare_add,
                uint64_t swap, char* data);
 
-    /// @return whether the queue waits for something: a receive, a peer that is not ready.
+    // @return whether the queue waits for something: a receive, a peer that is not ready.
     bool run_queue(Qp& qp);
-    /// A datagram, with the faults that only datagrams have.
+    // A datagram, with the faults that only datagrams have.
     void send_astray(const Request& request);
     bool handle_reply(Qp& qp, Reply reply, uint8_t rnr_timer);
     bool wait_for_peer(Qp& qp, bool rnr, uint64_t wait);
@@ -99,7 +99,7 @@ class HostFabric : public Fabric {
     bool refuse_cma_ = false;
     unsigned num_devices_ = 1;
     unsigned ports_per_device_ = 1;
-    std::atomic<uint16_t> down_lid_{0};  ///< the port that is down for this process; 0: none
+    std::atomic<uint16_t> down_lid_{0};  // the port that is down for this process; 0: none
     std::thread service_;
     std::atomic<bool> stop_{false};
     bool joined_ = false;
@@ -111,10 +111,10 @@ class HostFabric : public Fabric {
     std::atomic<uint32_t> seen_failures_{0};
 
     std::mutex astray_mutex_;
-    std::optional<std::pair<Request, std::vector<char>>> astray_;  ///< delayed
+    std::optional<std::pair<Request, std::vector<char>>> astray_;  // delayed
 };
 
-/// Sleeps while the word has this value, at most so many nanoseconds; may wake early.
+// Sleeps while the word has this value, at most so many nanoseconds; may wake early.
 inline void futex_wait(std::atomic<uint32_t>& word, uint32_t value, uint64_t ns) {
     const timespec timeout{time_t(ns / 1000000000), long(ns % 1000000000)};
     syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);

@@ -5,7 +5,7 @@
 
 #include "softhca/verbs/direct_verbs.h"
 
-/// The part of mlx5dv that the emulation has. The rest is in unsupported.cc.
+// The part of mlx5dv that the emulation has. The rest is in unsupported.cc.
 
 SOFTHCA_API bool mlx5dv_is_supported(ibv_device*) {
     return true;

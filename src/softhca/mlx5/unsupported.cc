@@ -2,8 +2,8 @@
 // Compiled alone: it defines functions of the library's headers without their parameters.
 #include "softhca/verbs/unsupported.h"
 
-/// The part of mlx5dv that the emulation has not: steering, DEVX, crypto, signatures, scheduling.
-/// Programs bind to the names and are told so when they call.
+// The part of mlx5dv that the emulation has not: steering, DEVX, crypto, signatures, scheduling.
+// Programs bind to the names and are told so when they call.
 
 #pragma GCC visibility push(default)
 extern "C" {

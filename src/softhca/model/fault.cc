@@ -21,14 +21,14 @@ bool probability(std::string_view text, double* value) {
     return number(text, value) && *value >= 0 && *value <= 1;
 }
 
-/// "N" or "N:M".
+// "N" or "N:M".
 bool pair(std::string_view text, uint64_t* first, uint64_t* second) {
     const size_t colon = text.find(':');
     if (colon == std::string_view::npos) return number(text, first);
     return number(text.substr(0, colon), first) && number(text.substr(colon + 1), second);
 }
 
-/// "P:NS".
+// "P:NS".
 bool chance_of_time(std::string_view text, double* chance, uint64_t* nanoseconds) {
     const size_t colon = text.find(':');
     return colon != std::string_view::npos && probability(text.substr(0, colon), chance) &&

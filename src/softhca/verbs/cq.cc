@@ -15,7 +15,7 @@ constexpr uint32_t kCarriedBytesPerEntry = 256;
 constexpr uint32_t kMinPayloadRing = 64 * 1024;
 constexpr uint32_t kMaxPayloadRing = 4 * 1024 * 1024;
 
-/// The slot of a polled completion is the program's again.
+// The slot of a polled completion is the program's again.
 void retire(Fabric& fabric, const Cqe& cqe) {
     Qp* qp = fabric.qps.get(fabric.segment.index_of(cqe.qpn));
     if (qp == nullptr) return;
@@ -28,7 +28,7 @@ void retire(Fabric& fabric, const Cqe& cqe) {
     }
 }
 
-/// Puts carried payload where the receive wanted it. With the CQ's lock held.
+// Puts carried payload where the receive wanted it. With the CQ's lock held.
 void scatter(Fabric& fabric, const CqRecord& cq, const Cqe& cqe) {
     const char* payload = fabric.segment.at<char>(cq.payload_ring) + cqe.payload;
     const auto* sges = reinterpret_cast<const RecvSge*>(payload);
@@ -39,7 +39,7 @@ void scatter(Fabric& fabric, const CqRecord& cq, const Cqe& cqe) {
     }
 }
 
-/// @return how many entries were taken.
+// @return how many entries were taken.
 template <class Consume>
 int take(Cq& cq, int num, Consume&& consume) {
     CqRecord& record = *cq.record;

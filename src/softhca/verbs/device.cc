@@ -12,7 +12,7 @@
 namespace softhca {
 namespace {
 
-/// A device list entry keeps its fabric alive until the list is freed.
+// A device list entry keeps its fabric alive until the list is freed.
 struct ListedDevice {
     Device device;
     std::shared_ptr<Fabric> fabric;

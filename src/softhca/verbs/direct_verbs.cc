@@ -47,7 +47,7 @@ ibv_qp* create_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_ini
     return create_any_qp(*Context::of(context), *attr, dv);
 }
 
-/// How completions are compressed, padded and sized does not show behind the verbs interface.
+// How completions are compressed, padded and sized does not show behind the verbs interface.
 int check_cq(const mlx5dv_cq_init_attr* dv) {
     const uint64_t mask = dv != nullptr ? dv->comp_mask : 0;
     constexpr uint64_t kMask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE |

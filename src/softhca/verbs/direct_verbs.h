@@ -3,9 +3,9 @@
 
 #include "softhca/adapter/abi.h"
 
-/// What libmlx5 needs of libibverbs. The two are separate shared libraries, and all objects live in
-/// the latter: it exports this one table under a version name of its own.
-/// Logarithms of the most streams of a DCI, and of those of them that may be in error.
+// What libmlx5 needs of libibverbs. The two are separate shared libraries, and all objects live in
+// the latter: it exports this one table under a version name of its own.
+// Logarithms of the most streams of a DCI, and of those of them that may be in error.
 constexpr uint8_t kMaxLogDciStreams = 7;
 
 extern "C" {

@@ -7,7 +7,7 @@
 
 #include "softhca/verbs/verbs_ops.h"
 
-/// Device memory: pages that programs reach by copies and by zero-based regions only.
+// Device memory: pages that programs reach by copies and by zero-based regions only.
 namespace softhca {
 namespace {
 
@@ -19,7 +19,7 @@ std::shared_ptr<char> map_pages(size_t length) {
     return {static_cast<char*>(pages), [length](char* p) { munmap(p, length); }};
 }
 
-/// The memory's interface has words of four bytes.
+// The memory's interface has words of four bytes.
 int check(const Dm& dm, uint64_t offset, size_t length) {
     if (length > dm.length || offset > dm.length - length) return EFAULT;
     return offset % 4 != 0 || length % 4 != 0 ? EINVAL : 0;

@@ -6,8 +6,8 @@
 
 #include "softhca/verbs/verbs_ops.h"
 
-/// Completion channels and asynchronous events: a queue in the process and a semaphore eventfd that
-/// counts it, so that poll() and non-blocking reads work as on a kernel's event file.
+// Completion channels and asynchronous events: a queue in the process and a semaphore eventfd that
+// counts it, so that poll() and non-blocking reads work as on a kernel's event file.
 namespace softhca {
 namespace {
 
@@ -18,7 +18,7 @@ void signal_fd(int fd) {
     }
 }
 
-/// @return false with errno if the descriptor is non-blocking and nothing is there.
+// @return false with errno if the descriptor is non-blocking and nothing is there.
 bool consume_fd(int fd) {
     uint64_t one = 0;
     return read(fd, &one, sizeof(one)) == sizeof(one);

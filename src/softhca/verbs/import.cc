@@ -6,14 +6,14 @@
 
 #include "softhca/verbs/verbs_ops.h"
 
-/// Imports: second handles for a device, its protection domains and its regions, within a process.
-/// As on hardware, only one handle of an object may end it, and only after the others are gone.
+// Imports: second handles for a device, its protection domains and its regions, within a process.
+// As on hardware, only one handle of an object may end it, and only after the others are gone.
 
 using namespace softhca;
 
 namespace {
 
-/// Whether two descriptors are one open command file: each context has a file of its own.
+// Whether two descriptors are one open command file: each context has a file of its own.
 bool same_file(int a, int b) {
     struct stat first {};
     struct stat second {};

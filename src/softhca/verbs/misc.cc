@@ -3,7 +3,7 @@
 
 #include "softhca/adapter/abi.h"
 
-/// Small functions whose answer is the same for every emulated device.
+// Small functions whose answer is the same for every emulated device.
 
 SOFTHCA_API int ibv_fork_init() {
     return 0;
@@ -22,7 +22,7 @@ SOFTHCA_API const char* ibv_get_sysfs_path() {
     return "/sys";
 }
 
-/// Emulated devices have no files in sysfs.
+// Emulated devices have no files in sysfs.
 SOFTHCA_API int ibv_read_sysfs_file(const char*, const char*, char*, size_t) {
     errno = ENOENT;
     return -1;
@@ -32,7 +32,7 @@ SOFTHCA_API int ibv_read_ibdev_sysfs_file(char*, size_t, void*, const char*, ...
     return -1;
 }
 
-/// Of the private interface to drivers: the number of attributes a kernel command would get.
+// Of the private interface to drivers: the number of attributes a kernel command would get.
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
 SOFTHCA_API unsigned __ioctl_final_num_attrs(unsigned, void*) {
     return 0;
@@ -44,7 +44,7 @@ namespace {
 
 struct Rate {
     ibv_rate rate;
-    int mult;  ///< of 2.5 Gb/s; -1 where it is none
+    int mult;  // of 2.5 Gb/s; -1 where it is none
     int mbps;
 };
 
@@ -119,7 +119,7 @@ constexpr const char* kPortStates[] = {"no state change (NOP)", "down", "init", 
 constexpr const char* kNodeTypes[] = {"unknown",   "channel adapter", "switch",    "router",
                                       "iWARP NIC", "usNIC",           "usNIC UDP", "unspecified"};
 
-/// What stands beside a value in the table of rates; `otherwise` where that is not in it.
+// What stands beside a value in the table of rates; `otherwise` where that is not in it.
 template <typename From, typename To>
 To beside(From Rate::*from, From value, To Rate::*to, To otherwise) {
     for (const Rate& rate : kRates) {

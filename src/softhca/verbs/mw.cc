@@ -4,8 +4,8 @@
 #include "softhca/adapter/requester.h"
 #include "softhca/verbs/verbs_ops.h"
 
-/// Memory windows. A window is a record among those of regions; bound, it has a key, and leads to a
-/// part of a region. Type 1 belongs to a protection domain, type 2 (2B) to the QP that bound it.
+// Memory windows. A window is a record among those of regions; bound, it has a key, and leads to a
+// part of a region. Type 1 belongs to a protection domain, type 2 (2B) to the QP that bound it.
 namespace softhca {
 namespace {
 
@@ -20,7 +20,7 @@ bool unbind(Fabric& fabric, MrRecord& window, uint32_t key) {
     return true;
 }
 
-/// Whether the range and the rights that `wqe` asks for are the region's to give.
+// Whether the range and the rights that `wqe` asks for are the region's to give.
 bool may_bind(const Qp& qp, const MrRecord& region, const Wqe& wqe) {
     const uint64_t length = wqe.compare_add;
     const uint64_t from = wqe.remote_addr - region.iova;

@@ -16,7 +16,7 @@ constexpr unsigned kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
                              unsigned(IBV_ACCESS_OPTIONAL_RANGE);
 
-/// Pinning memory that is not there fails on hardware.
+// Pinning memory that is not there fails on hardware.
 bool mapped(const void* addr, size_t length) {
     if (length == 0) return true;
     const auto page = uintptr_t(sysconf(_SC_PAGESIZE));

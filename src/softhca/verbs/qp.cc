@@ -72,7 +72,7 @@ int check(const Fabric& fabric, const ibv_qp_init_attr_ex& attr, QpKind kind) {
     return 0;
 }
 
-/// Sizes are given back in attr.cap, as adapters round up.
+// Sizes are given back in attr.cap, as adapters round up.
 bool make_queues(Qp& qp, ibv_qp_init_attr_ex& attr, uint16_t lid) {
     ibv_qp_cap& cap = attr.cap;
     if (qp.kind == QpKind::kDct) {

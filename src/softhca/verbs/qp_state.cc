@@ -4,7 +4,7 @@
 #include "softhca/adapter/requester.h"
 #include "softhca/verbs/verbs_ops.h"
 
-/// ibv_modify_qp: the transitions, and the attributes that each one requires and allows.
+// ibv_modify_qp: the transitions, and the attributes that each one requires and allows.
 namespace softhca {
 namespace {
 
@@ -101,7 +101,7 @@ int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
     return 0;
 }
 
-/// Keeps what `mask` names, here and in the record that peers see.
+// Keeps what `mask` names, here and in the record that peers see.
 void apply(Qp& qp, const ibv_qp_attr& attr, int mask) {
     ibv_qp_attr& own = qp.attr;
     QpRecord& record = *qp.record;

@@ -35,7 +35,7 @@ union ibv_gid make_gid(const Context& context, unsigned port) {
     return gid;
 }
 
-/// RoCE: versions 1 and 2 of one address.
+// RoCE: versions 1 and 2 of one address.
 int num_gids() {
     return ethernet() ? 2 : 1;
 }
@@ -72,7 +72,7 @@ void fill(const Context& context, ibv_device_attr& attr) {
     attr.phys_port_cnt = context.device.num_ports;
 }
 
-/// @return 0, or ENODATA for an empty entry of the table.
+// @return 0, or ENODATA for an empty entry of the table.
 int fill(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
     if (!context.device.has_port(port) || index >= uint32_t(kGidTable)) return EINVAL;
     if (index >= uint32_t(num_gids())) return ENODATA;
@@ -197,7 +197,7 @@ SOFTHCA_API ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* en
     return ssize_t(count);
 }
 
-/// As in rdma-core, which keeps this for its own tools: 0 is InfiniBand or RoCE v1, 1 is RoCE v2.
+// As in rdma-core, which keeps this for its own tools: 0 is InfiniBand or RoCE v1, 1 is RoCE v2.
 SOFTHCA_API int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index, int* type) {
     ibv_gid_entry entry;
     const int error = fill(*Context::of(context), port, index, &entry);

@@ -8,7 +8,7 @@
 namespace softhca {
 namespace {
 
-/// Appends receives. @return errno, with the request that failed in `bad`.
+// Appends receives. @return errno, with the request that failed in `bad`.
 int post(Fabric& fabric, Context& context, RqRecord& rq, std::atomic<int32_t>& outstanding,
          uint32_t max_wr, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     int error = 0;

@@ -2,9 +2,9 @@
 // Compiled alone: it defines functions of the library's headers without their parameters.
 #include "softhca/verbs/unsupported.h"
 
-/// What a libibverbs exports besides and the emulation has not: the drivers' private interface to
-/// the kernel (other providers' libraries bind to it when they are loaded), imports of objects,
-/// multicast.
+// What a libibverbs exports besides and the emulation has not: the drivers' private interface to
+// the kernel (other providers' libraries bind to it when they are loaded), imports of objects,
+// multicast.
 
 #pragma GCC visibility push(default)
 extern "C" {

@@ -9,7 +9,7 @@
 namespace softhca {
 namespace {
 
-/// A million queues: a full mesh of RC queue pairs over 512 ranks needs a quarter of that.
+// A million queues: a full mesh of RC queue pairs over 512 ranks needs a quarter of that.
 SegmentLayout private_layout() {
     SegmentLayout layout;
     layout.index_bits = 20;
@@ -19,7 +19,7 @@ SegmentLayout private_layout() {
     return layout;
 }
 
-/// Address space is all that an arena costs, and some tools (valgrind, limits) leave little of it.
+// Address space is all that an arena costs, and some tools (valgrind, limits) leave little of it.
 constexpr uint64_t kMinArena = uint64_t{1} << 30;
 
 void create_segment(Segment& segment) {

@@ -9,11 +9,11 @@
 
 namespace softhca {
 
-/// A cache of contexts in an adapter: least recently used goes.
+// A cache of contexts in an adapter: least recently used goes.
 class ContextCache {
   public:
     explicit ContextCache(size_t capacity = 0) : capacity_(capacity) {}
-    /// @return true on a hit; afterwards the context is cached.
+    // @return true on a hit; afterwards the context is cached.
     bool touch(uint64_t context);
 
   private:
@@ -22,8 +22,8 @@ class ContextCache {
     std::unordered_map<uint64_t, std::list<uint64_t>::iterator> where_;
 };
 
-/// A message under way. Payload is what the adapter read when it sent it: it may land after its
-/// sender is gone.
+// A message under way. Payload is what the adapter read when it sent it: it may land after its
+// sender is gone.
 struct Message {
     Request request{};
     Gather gather;
@@ -33,18 +33,18 @@ struct Message {
     uint32_t epoch = 0;
     uint64_t sent = 0;
     Reply reply = Reply::kAck;
-    bool lost = false;   ///< on the wire
-    bool stray = false;  ///< a datagram that keeps no order
+    bool lost = false;   // on the wire
+    bool stray = false;  // a datagram that keeps no order
 };
 
-/// The in-process fabric: records in private memory, requests executed by timed events. Times are
-/// picoseconds inside, as one byte on a 400 Gb/s link is 20 of them.
+// The in-process fabric: records in private memory, requests executed by timed events. Times are
+// picoseconds inside, as one byte on a 400 Gb/s link is 20 of them.
 class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<VirtualFabricImpl> {
   public:
     explicit VirtualFabricImpl(const VirtualFabric::Options& options);
     ~VirtualFabricImpl() override;
 
-    /// The one that programs see; null: none.
+    // The one that programs see; null: none.
     static std::shared_ptr<VirtualFabricImpl>& current();
 
     std::vector<Device> devices() override;
@@ -110,7 +110,7 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
 
     VirtualFabric::Options options_;
     std::vector<Node> nodes_;
-    std::vector<Port> ports_;  ///< by LID
+    std::vector<Port> ports_;  // by LID
     unsigned current_node_ = 0;
     bool auto_advance_ = false;
     std::function<void(unsigned)> activity_;

@@ -4,10 +4,10 @@
 
 #include "softhca/virtual/virtual_fabric.h"
 
-/// The adapters of the virtual fabric: what happens to a request from its doorbell to its
-/// completion. A request starts when its queue, its doorbell register and its adapter are free;
-/// queues of one adapter take turns, one request each. A lost or refused message voids what its
-/// queue sent after it (a newer epoch), and the queue goes back to it.
+// The adapters of the virtual fabric: what happens to a request from its doorbell to its
+// completion. A request starts when its queue, its doorbell register and its adapter are free;
+// queues of one adapter take turns, one request each. A lost or refused message voids what its
+// queue sent after it (a newer epoch), and the queue goes back to it.
 namespace softhca {
 namespace {
 
@@ -15,7 +15,7 @@ bool is_read(const Wqe& wqe) {
     return takes_data(wqe.opcode);
 }
 
-/// wait_until of a queue that goes on only when the error under way has completed.
+// wait_until of a queue that goes on only when the error under way has completed.
 constexpr uint64_t kStopped = ~uint64_t{0};
 
 }  // namespace
@@ -184,7 +184,7 @@ void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint6
     launch(qp, message, end);
 }
 
-/// A message whose last byte leaves at `end`.
+// A message whose last byte leaves at `end`.
 void VirtualFabricImpl::launch(Qp& qp, Message* message, uint64_t end) {
     uint64_t arrival = end + ps(options_.model.one_way) + faults.message_delay_ns() * kPs;
     const uint64_t later = qp.kind == QpKind::kUd ? faults.datagram_delay_ns() : 0;

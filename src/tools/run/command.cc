@@ -25,7 +25,7 @@ struct RunCommand {
     bool system_ucs = false;
 };
 
-/** What a runtime must be told, and why. What the user has set already stays. */
+// What a runtime must be told, and why. What the user has set already stays.
 struct Setting {
     const char* name;
     const char* value;

@@ -41,7 +41,7 @@ void write_observations(Out out, const StudyOptions& options, const StudyRun& ru
                    time_text(run.steady_gap), format_time(run.typical_gap));
 }
 
-/** What the adapters were asked for, per 64 KiB that they moved. */
+// What the adapters were asked for, per 64 KiB that they moved.
 void write_adapters(Out out, const StudyRun& run) {
     const double slices = std::max(static_cast<double>(run.bytes) / 65536, 1.0);
     fmt::format_to(out, "\n# {} (modelled), all adapters\n", run.result.mode);
@@ -91,7 +91,7 @@ void write_promotions(Out out, const StudyRun& run) {
     }
 }
 
-/** Of all runs, where the work is the same in each. */
+// Of all runs, where the work is the same in each.
 void write_job_times(Out out, std::span<const StudyRun> runs) {
     fmt::format_to(out, "\n# time of the job (modelled)\n");
     const auto oracle = std::ranges::find(

@@ -20,7 +20,7 @@ namespace internal {
 
 inline constexpr int8_t kNoSender = -1;
 
-/** Where in the messages of each id the uuid of the sending worker stands. */
+// Where in the messages of each id the uuid of the sending worker stands.
 inline constexpr auto kSenderOffsets = [] {
     std::array<int8_t, uct::kMaxAmId> offsets{};
     offsets.fill(kNoSender);
@@ -39,7 +39,7 @@ inline constexpr auto kSenderOffsets = [] {
 
 }  // namespace internal
 
-/** Bit i: messages of id i name their sender. */
+// Bit i: messages of id i name their sender.
 constexpr uint32_t ids_with_claims() {
     uint32_t ids = 0;
     for (unsigned id = 0; id < uct::kMaxAmId; ++id) {
@@ -48,7 +48,7 @@ constexpr uint32_t ids_with_claims() {
     return ids;
 }
 
-/** The uuid of the worker that the message names as its sender; nothing if it names none. */
+// The uuid of the worker that the message names as its sender; nothing if it names none.
 inline std::optional<uint64_t> claimed_sender(AmId id, std::span<const std::byte> message) {
     const int8_t offset = internal::kSenderOffsets[static_cast<size_t>(id) % uct::kMaxAmId];
     uint64_t sender;

@@ -15,15 +15,15 @@ namespace ucp {
 
 enum class AmId : uint8_t {
     // eager, tag matching (proto/tag)
-    kTagShort = 0,    //!< header: the tag; the rest is the payload
-    kTagFirst = 1,    //!< TagFirstHeader
-    kTagSync = 2,     //!< TagSyncHeader: single message whose receiver acknowledges
-    kTagSyncAck = 3,  //!< SyncAckHeader
-    kFragment = 4,    //!< FragmentHeader: a later fragment of any message (proto/eager/reassembly)
+    kTagShort = 0,    // header: the tag; the rest is the payload
+    kTagFirst = 1,    // TagFirstHeader
+    kTagSync = 2,     // TagSyncHeader: single message whose receiver acknowledges
+    kTagSyncAck = 3,  // SyncAckHeader
+    kFragment = 4,    // FragmentHeader: a later fragment of any message (proto/eager/reassembly)
     // active messages of the user (proto/am)
-    kAmShort = 5,   //!< AmHeader, user payload, no user header
-    kAmSingle = 6,  //!< AmSingleHeader, payload, user header
-    kAmFirst = 7,   //!< AmFirstHeader, payload, user header
+    kAmShort = 5,   // AmHeader, user payload, no user header
+    kAmSingle = 6,  // AmSingleHeader, payload, user header
+    kAmFirst = 7,   // AmFirstHeader, payload, user header
     // rendezvous (proto/rndv)
     kRndvRts = 8,
     kRndvAts = 9,
@@ -31,9 +31,9 @@ enum class AmId : uint8_t {
     kRndvAtp = 11,
     kRndvData = 12,
     kRndvAmRts = 13,
-    kMemoryNews = 15,  //!< MemoryNews: of device memory that was described
+    kMemoryNews = 15,  // MemoryNews: of device memory that was described
     // byte streams (proto/stream)
-    kStream = 14,  //!< StreamHeader, bytes of the stream
+    kStream = 14,  // StreamHeader, bytes of the stream
     // emulated one-sided operations (proto/rma/emulation)
     kPut = 16,
     kGetRequest = 17,
@@ -42,40 +42,40 @@ enum class AmId : uint8_t {
     kAtomicReply = 20,
     kRmaAck = 21,
     // batches (bulk/)
-    kNotify = 22,  //!< NotifyMessage
+    kNotify = 22,  // NotifyMessage
     // between workers
-    kReset = 23,   //!< ResetHeader: the sender's endpoint to this worker has failed
-    kHello = 24,   //!< HelloHeader, the sender's worker address
-    kLane = 25,    //!< LaneHeader, an encoded lanes::Message
-    kMarker = 26,  //!< LaneHeader, an encoded lanes::Message that takes its place among data
+    kReset = 23,   // ResetHeader: the sender's endpoint to this worker has failed
+    kHello = 24,   // HelloHeader, the sender's worker address
+    kLane = 25,    // LaneHeader, an encoded lanes::Message
+    kMarker = 26,  // LaneHeader, an encoded lanes::Message that takes its place among data
     // bulk transfers (bulk/engine/revocation_message.h)
-    kBulkRevoke = 27,      //!< RevokeHeader, addresses
-    kBulkRevokeDone = 28,  //!< RevokeDoneMessage
-    kBulkQueuePair = 29,   //!< QueuePairHeader, QueuePairMessage (bulk/queue_pairs)
+    kBulkRevoke = 27,      // RevokeHeader, addresses
+    kBulkRevokeDone = 28,  // RevokeDoneMessage
+    kBulkQueuePair = 29,   // QueuePairHeader, QueuePairMessage (bulk/queue_pairs)
     // between workers
-    kOrdered = 30,  //!< OrderedHeader, then the message that it goes before
-    kTook = 31,     //!< TookMessage (proto/match/message_times.h)
+    kOrdered = 30,  // OrderedHeader, then the message that it goes before
+    kTook = 31,     // TookMessage (proto/match/message_times.h)
 };
 
 #pragma pack(push, 1)
 
-/** Which message a fragment belongs to: unique among all that a receiver can get. */
+// Which message a fragment belongs to: unique among all that a receiver can get.
 struct MessageId {
-    uint64_t sender;  //!< uuid of the sending worker
-    uint64_t number;  //!< counts up in that worker
+    uint64_t sender;  // uuid of the sending worker
+    uint64_t number;  // counts up in that worker
 };
 
 struct TagFirstHeader {
     uint64_t tag;
     MessageId id;
-    uint64_t total;         //!< bytes of the whole message
-    uint64_t sync_request;  //!< 0, or the sender's request to name in the acknowledgement
-    uint64_t stamp;         //!< 0, or what the receiver's time is to be told with (kTook)
+    uint64_t total;         // bytes of the whole message
+    uint64_t sync_request;  // 0, or the sender's request to name in the acknowledgement
+    uint64_t stamp;         // 0, or what the receiver's time is to be told with (kTook)
 };
 
 struct TagSyncHeader {
     uint64_t tag;
-    uint64_t sender;  //!< uuid, to answer
+    uint64_t sender;  // uuid, to answer
     uint64_t sync_request;
 };
 
@@ -85,28 +85,28 @@ struct SyncAckHeader {
 
 struct FragmentHeader {
     MessageId id;
-    uint64_t offset;  //!< of the payload in the message
+    uint64_t offset;  // of the payload in the message
 };
 
 struct AmHeader {
     uint16_t id;
     uint16_t flags;
-    uint32_t header_length;  //!< of the user's header
+    uint32_t header_length;  // of the user's header
 };
 
 struct AmSingleHeader {
     AmHeader am;
-    uint64_t sender;  //!< uuid if the flags say that a reply is wanted
+    uint64_t sender;  // uuid if the flags say that a reply is wanted
 };
 
 struct AmFirstHeader {
     AmHeader am;
     MessageId id;
-    uint64_t total;  //!< bytes of payload, without the user's header
+    uint64_t total;  // bytes of payload, without the user's header
 };
 
 struct StreamHeader {
-    uint64_t stream;  //!< the receiver's name for it, else the uuid of the sending worker
+    uint64_t stream;  // the receiver's name for it, else the uuid of the sending worker
 };
 
 struct HelloHeader {
@@ -121,18 +121,18 @@ struct ResetHeader {
     uint64_t sender;
 };
 
-/** Of a message on the scalable lane whose place is behind DMARK of that round
- * (docs/design/lanes.md). */
+// Of a message on the scalable lane whose place is behind DMARK of that round
+// (docs/design/lanes.md).
 struct OrderedHeader {
-    uint64_t sender;  //!< uuid of the sending worker
+    uint64_t sender;  // uuid of the sending worker
     uint32_t epoch;
-    uint8_t id;         //!< AmId of the message
-    uint8_t unused[3];  //!< the message stays aligned to 8 bytes
+    uint8_t id;         // AmId of the message
+    uint8_t unused[3];  // the message stays aligned to 8 bytes
 };
 
 #pragma pack(pop)
 
-/** A message of a fixed header and bytes behind it. @return false if it is too short */
+// A message of a fixed header and bytes behind it. @return false if it is too short
 template <typename Header>
 bool read_header(const void* data, size_t length, Header* header,
                  std::span<const std::byte>* rest) {
@@ -142,14 +142,14 @@ bool read_header(const void* data, size_t length, Header* header,
     return true;
 }
 
-/** The same of a message that is nothing else. @return false if it is of another length */
+// The same of a message that is nothing else. @return false if it is of another length
 template <typename Message>
 bool read_whole(const void* data, size_t length, Message* message) {
     std::span<const std::byte> rest;
     return read_header(data, length, message, &rest) && rest.empty();
 }
 
-/** Send bytes as a message that is copied. @return as uct::Endpoint::am_short() */
+// Send bytes as a message that is copied. @return as uct::Endpoint::am_short()
 inline ucs_status_t post_bytes(uct::Endpoint& lane, AmId id, std::span<const std::byte> message) {
     const auto pack = [](void* destination, void* arg) {
         const auto bytes = *static_cast<std::span<const std::byte>*>(arg);

@@ -13,11 +13,9 @@ namespace ucp {
 
 class Worker;
 
-/**
- * The body of a C function: called with the object behind the handle, under its lock.
- * @return what the body returns, a status or a status as a pointer; UCS_ERR_NO_MEMORY if memory
- *     runs out in it
- */
+// The body of a C function: called with the object behind the handle, under its lock.
+// @return what the body returns, a status or a status as a pointer; UCS_ERR_NO_MEMORY if memory
+//     runs out in it
 template <typename Handle, typename Body>
 auto locked(Handle* handle, Body body) -> decltype(body(unwrap(handle))) try {
     auto& object = unwrap(handle);
@@ -31,16 +29,14 @@ auto locked(Handle* handle, Body body) -> decltype(body(unwrap(handle))) try {
     }
 }
 
-/** wants(field): has the program asked for that part of the attributes? */
+// wants(field): has the program asked for that part of the attributes?
 template <typename Attributes>
 auto wanted_of(const Attributes* attributes) {
     return [mask = attributes->field_mask](uint64_t field) { return (mask & field) != 0; };
 }
 
-/**
- * Parameters of ucp_*_nbx for an older call: a callback without user data, a datatype. The
- * callback travels as the user data of one that passes on.
- */
+// Parameters of ucp_*_nbx for an older call: a callback without user data, a datatype. The
+// callback travels as the user data of one that passes on.
 class OldParams {
   public:
     OldParams() { param_.op_attr_mask = 0; }
@@ -87,7 +83,7 @@ class OldParams {
     ucp_request_param_t param_;
 };
 
-/** Progress until the operation is over, and give its request back. */
+// Progress until the operation is over, and give its request back.
 ucs_status_t wait_for(Worker& worker, ucs_status_ptr_t operation);
 
 }  // namespace ucp

@@ -24,14 +24,14 @@
 
 using namespace ucp;
 
-/** What ucp_config_t is: the user's settings as they were read. */
+// What ucp_config_t is: the user's settings as they were read.
 struct ucp_config {
     ucs::config::Source source;
 };
 
 namespace {
 
-/** The file that this code was loaded from: the library, or a program that links it statically. */
+// The file that this code was loaded from: the library, or a program that links it statically.
 std::string own_file() {
     Dl_info info;
     if (dladdr(reinterpret_cast<void*>(&ucp_init_version), &info) == 0) return "an unknown file";
@@ -45,10 +45,8 @@ void append(std::string& list, const std::string& item) {
     list += item;
 }
 
-/**
- * Which library is in use, where it lies and what it found, as one line at level info: two
- * libraries of one name are easily mistaken for each other. Once in a process.
- */
+// Which library is in use, where it lies and what it found, as one line at level info: two
+// libraries of one name are easily mistaken for each other. Once in a process.
 void announce_library(const Context& context) {
     if (!ucs::log_enabled(ucs::LogLevel::kInfo)) return;
     static std::atomic_flag announced;

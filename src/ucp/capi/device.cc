@@ -19,7 +19,7 @@ using namespace ucp;
 
 namespace {
 
-/** An element as far as its caller knows of fields. */
+// An element as far as its caller knows of fields.
 class Element {
   public:
     Element(const ucp_device_mem_list_params_t& params, size_t index)
@@ -30,7 +30,7 @@ class Element {
     ucp_mem_h memh() const { return get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_MEMH>(element_.memh); }
     ucp_rkey_h rkey() const { return get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_RKEY>(element_.rkey); }
     ucp_ep_h ep() const { return get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_EP>(element_.ep); }
-    /** Where it begins in memory of that place and length, and how long it is. */
+    // Where it begins in memory of that place and length, and how long it is.
     KernelPiece local_piece(uint64_t start, size_t size) const {
         const auto address = reinterpret_cast<uintptr_t>(
             get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_LOCAL_ADDR>(element_.local_addr));
@@ -84,7 +84,7 @@ ucs_status_t describe_local(const Element& element, size_t index, KernelPiece* p
     return UCS_OK;
 }
 
-/** Under the endpoint's lock. */
+// Under the endpoint's lock.
 ucs_status_t describe_remote(Endpoint& endpoint, const Element& element, size_t index,
                              KernelPiece* piece) {
     if (!worker_of(endpoint).context().has_feature(UCP_FEATURE_DEVICE))
@@ -115,7 +115,7 @@ ucs_status_t create(MemoryLists::Kind kind, const std::vector<KernelPiece>& piec
     return status;
 }
 
-/** What is given of a counter must be true. */
+// What is given of a counter must be true.
 ucs_status_t check_counter(const ucp_device_counter_params_t* params, const void* counter) {
     if (counter == nullptr || reinterpret_cast<uintptr_t>(counter) % alignof(uint64_t) != 0)
         return UCS_ERR_INVALID_PARAM;

@@ -21,14 +21,14 @@ using namespace ucp;
 
 namespace {
 
-/** The program has given a key away: see RegionTable about keys that name no memory. */
+// The program has given a key away: see RegionTable about keys that name no memory.
 ucs_status_t publish(const Memory& memory) {
     if (memory.region() == 0) return UCS_OK;
     DomainLock lock(memory.domains());
     return memory.domains().regions().publish(memory);
 }
 
-/** Why PackedKey::parse() refuses bytes that the program hands over. */
+// Why PackedKey::parse() refuses bytes that the program hands over.
 const char* fault_of_key(const void* bytes) {
     if (bytes == nullptr) return "there is none";
     PackedKeyHeader header;

@@ -17,7 +17,7 @@ using namespace ucp;
 
 namespace {
 
-/** Parts are ordinary operations of the interface. */
+// Parts are ordinary operations of the interface.
 class WorkerParts final : public StreamParts {
   public:
     explicit WorkerParts(Worker& worker) : worker_(worker) {}
@@ -70,7 +70,7 @@ class WorkerParts final : public StreamParts {
     }
 
   private:
-    /** Is its endpoint still there, and does it work? */
+    // Is its endpoint still there, and does it work?
     ucs_status_t endpoint_status(StreamPart& part) const {
         const EndpointTable& endpoints = worker_.endpoints();
         const Endpoint& endpoint = unwrap(part.what.ep);
@@ -102,7 +102,7 @@ class WorkerParts final : public StreamParts {
         params.user_data = &part;
         return params;
     }
-    /** A request of the part's has been begun, or has ended with the call. */
+    // A request of the part's has been begun, or has ended with the call.
     static ucs_status_t follow(StreamPart& part, ucs_status_ptr_t result) {
         if (!UCS_PTR_IS_PTR(result)) return UCS_PTR_RAW_STATUS(result);
         ++part.outstanding;

@@ -22,15 +22,14 @@ ucs_status_t status_of(const Request& request) {
     return request.is_finished() ? request.status : UCS_INPROGRESS;
 }
 
-/** The lane of its endpoint, which the request may have outlived: then it is none of the worker's.
- */
+// The lane of its endpoint, which the request may have outlived: then it is none of the worker's.
 std::string lane_of(const Request& request) {
     if ((request.flags & Request::kLight) != 0 || request.endpoint == nullptr) return "any";
     if (!request.pool->owner()->endpoints().contains(request.endpoint)) return "any";
     return request.endpoint->one_sided_lane().attributes.transport;
 }
 
-/** A posted receive has its length in its part, to the end and behind it. */
+// A posted receive has its length in its part, to the end and behind it.
 size_t length_of(const Request& request) {
     if ((request.flags & Request::kLight) == 0) return request.length;
     return const_cast<Request&>(request).part<TagReceive>().buffer.length();

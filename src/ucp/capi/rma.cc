@@ -29,7 +29,7 @@ ucs_status_t load(const void* from, size_t size, uint64_t* value) {
     return copy_memory(value, from, size);
 }
 
-/** `value` is the operand X of the interface: what a compare-swap compares with. */
+// `value` is the operand X of the interface: what a compare-swap compares with.
 ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size, void* reply,
                             AtomicArguments* arguments) {
     if (size != 4 && size != 8) return UCS_ERR_INVALID_PARAM;
@@ -45,7 +45,7 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
     return UCS_OK;
 }
 
-/** A put or get that is none of contiguous bytes: a list of pieces, or refused with `status`. */
+// A put or get that is none of contiguous bytes: a list of pieces, or refused with `status`.
 [[gnu::noinline]] ucs_status_ptr_t start_list(Endpoint& endpoint, const void* local, size_t count,
                                               const ucp_request_param_t& param, bool is_put,
                                               ucs_status_t status) try {
@@ -134,7 +134,7 @@ ucs_status_ptr_t start_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t valu
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
-/** @param reply  gets the old value; null if it is not wanted */
+// @param reply  gets the old value; null if it is not wanted
 template <typename Word>
 ucs_status_t blocking_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, Word value, Word* reply,
                              uint64_t remote_addr, ucp_rkey_h rkey) {

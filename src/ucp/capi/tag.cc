@@ -95,10 +95,8 @@ ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void* buffer, size_t co
 
 namespace {
 
-/**
- * Parameters of the older calls. Their callbacks have no last argument for user data; to call them
- * with it is harmless in the calling conventions of the platforms.
- */
+// Parameters of the older calls. Their callbacks have no last argument for user data; to call them
+// with it is harmless in the calling conventions of the platforms.
 ucp_request_param_t older_params(ucp_datatype_t datatype, ucp_tag_recv_callback_t callback) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
@@ -111,7 +109,7 @@ ucp_request_param_t older_params(ucp_datatype_t datatype, ucp_tag_recv_callback_
     return params;
 }
 
-/** Out of the way of workers that one thread uses. */
+// Out of the way of workers that one thread uses.
 [[gnu::noinline]] ucs_status_ptr_t receive_locked(Worker& worker, void* buffer, size_t count,
                                                   ucp_tag_t tag, ucp_tag_t tag_mask,
                                                   const ucp_request_param_t* param) {

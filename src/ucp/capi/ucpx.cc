@@ -19,7 +19,7 @@ using namespace ucp;
 
 namespace {
 
-/** Copy an entry to an array of the caller's, whose entries may be smaller than ours. */
+// Copy an entry to an array of the caller's, whose entries may be smaller than ours.
 template <typename Array, typename Entry>
 void put_entry(Array& array, unsigned index, const Entry& entry) {
     if (index >= array.num_entries || array.entries == nullptr) return;

@@ -85,7 +85,7 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) tr
 
 namespace {
 
-/** What endpoints can be given of a transport. */
+// What endpoints can be given of a transport.
 std::string use_of(const uct::InterfaceAttributes& attributes, bool auxiliary) {
     if (attributes.device_type == uct::DeviceType::kAccelerator) return "memory of the device";
     if (attributes.reach == uct::Reach::kEndpoint) return "hot peers: a dedicated lane each";

@@ -15,12 +15,12 @@ namespace ucp {
 
 enum class RndvScheme : uint8_t { kAuto, kGet, kPut, kAm };
 
-/** UCX_COSTS: where the costs of the machine's processors come from (docs/design/selection.md). */
+// UCX_COSTS: where the costs of the machine's processors come from (docs/design/selection.md).
 enum class CostSource : uint8_t {
     kFixed,
     kMeasured,
-    kKept,     //!< measured once, and kept in the user's cache folder
-    kLearned,  //!< the same, and what messages turn out to take
+    kKept,     // measured once, and kept in the user's cache folder
+    kLearned,  // the same, and what messages turn out to take
     kFile,
 };
 struct CostChoice {
@@ -28,29 +28,29 @@ struct CostChoice {
         : source(from) {}  // NOLINT(google-explicit-constructor)
 
     CostSource source;
-    std::string file;  //!< of kFile
+    std::string file;  // of kFile
 };
 
-/** UCX_LANES: which lanes endpoints may use. */
+// UCX_LANES: which lanes endpoints may use.
 enum class LaneMode : uint8_t {
-    kDynamic,    //!< scalable, and dedicated for the hottest, within the cap
-    kScalable,   //!< scalable only
-    kDedicated,  //!< every endpoint asks for a dedicated lane at once, without a cap, and keeps it
+    kDynamic,    // scalable, and dedicated for the hottest, within the cap
+    kScalable,   // scalable only
+    kDedicated,  // every endpoint asks for a dedicated lane at once, without a cap, and keeps it
 };
 
-/** UCX_ATOMIC_MODE: who executes atomics, where an adapter's are not atomic with the CPU's. */
+// UCX_ATOMIC_MODE: who executes atomics, where an adapter's are not atomic with the CPU's.
 enum class AtomicMode : uint8_t {
-    kGuess,   //!< the CPU, if a transport of the worker has it do so; else the adapter
-    kCpu,     //!< the CPU that owns the memory
-    kDevice,  //!< the adapter
+    kGuess,   // the CPU, if a transport of the worker has it do so; else the adapter
+    kCpu,     // the CPU that owns the memory
+    kDevice,  // the adapter
 };
 
-inline constexpr auto kSlowest = std::chrono::hours(1);  //!< interval that scores are held for
+inline constexpr auto kSlowest = std::chrono::hours(1);  // interval that scores are held for
 
-/** UCX_CHECKSUM: by what receivers see that a message is what was sent. */
+// UCX_CHECKSUM: by what receivers see that a message is what was sent.
 enum class Checksum : uint8_t { kNone, kCrc32c };
 
-/** The variables of the protocol layer. Defaults, bounds and help texts stand in kConfigTable. */
+// The variables of the protocol layer. Defaults, bounds and help texts stand in kConfigTable.
 struct Config {
     ucs::config::AllowList transports;
     ucs::config::AllowList net_devices;
@@ -64,7 +64,7 @@ struct Config {
     std::optional<ucs::config::MemorySize> bcopy_threshold;
     std::optional<ucs::config::MemorySize> zcopy_threshold;
     std::optional<ucs::config::MemorySize> rndv_threshold;
-    std::optional<ucs::config::MemorySize> peer_memory;  //!< auto: a quarter of the machine's
+    std::optional<ucs::config::MemorySize> peer_memory;  // auto: a quarter of the machine's
     Checksum checksum = Checksum::kNone;
     bool has_checksums() const { return checksum != Checksum::kNone; }
     RndvScheme rndv_scheme = RndvScheme::kAuto;
@@ -87,8 +87,8 @@ struct Config {
     ucs::Duration min_residence{};
     double sample_duty = 0;
     unsigned sample_windows = 0;
-    double min_score = 0;    //!< nanoseconds saved a second
-    double score_decay = 0;  //!< per interval
+    double min_score = 0;    // nanoseconds saved a second
+    double score_decay = 0;  // per interval
     unsigned score_trend = 0;
     unsigned trickle_ratio = 0;
     std::optional<ucs::config::MemorySize> bytes_per_message;
@@ -116,15 +116,15 @@ struct Config {
     unsigned bulk_shards = 0;
     unsigned bulk_qps = 0;
     std::optional<unsigned> max_dedicated_qps;
-    /** Queue pairs of promoted endpoints, lanes and those for bulk together; UINT32_MAX: any
-     * number. */
+    // Queue pairs of promoted endpoints, lanes and those for bulk together; UINT32_MAX: any
+    // number.
     unsigned dedicated_qps() const {
         return max_dedicated_qps.value_or(
             lanes == LaneMode::kDedicated ? UINT32_MAX : 10 * max_priority_endpoints);
     }
 
     ucs::Duration keepalive_interval{};
-    unsigned keepalive_endpoints = 0;  //!< at each interval; 0: none
+    unsigned keepalive_endpoints = 0;  // at each interval; 0: none
 };
 
 extern const ucs::config::Table<Config> kConfigTable;
@@ -152,7 +152,7 @@ struct EnumNames<ucp::CostSource> {
     };
 };
 
-/** One of the names, or the path of a file. */
+// One of the names, or the path of a file.
 template <>
 struct Codec<ucp::CostChoice> {
     static bool parse(std::string_view text, ucp::CostChoice& value) {

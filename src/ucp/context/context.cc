@@ -19,9 +19,9 @@
 namespace ucp {
 namespace {
 
-constexpr size_t kMostResources = 250;  //!< what addresses can number
+constexpr size_t kMostResources = 250;  // what addresses can number
 
-/** Each complaint once in a process: programs make several contexts. */
+// Each complaint once in a process: programs make several contexts.
 void warn_once(const std::vector<std::string>& texts) {
     static std::mutex mutex;
     static std::set<std::string> said;
@@ -36,7 +36,7 @@ std::vector<std::string> prefixed(std::string_view prefix, std::vector<std::stri
     return texts;
 }
 
-/** The lists of devices, by type. */
+// The lists of devices, by type.
 struct DeviceRule {
     uct::DeviceType type;
     std::string_view variable;
@@ -58,7 +58,7 @@ const DeviceRule& rule_of(uct::DeviceType type) {
     return *std::ranges::find(kDeviceRules, type, &DeviceRule::type);
 }
 
-/** What the user's lists name and nothing answers to. */
+// What the user's lists name and nothing answers to.
 void check_names(const Config& config, const std::vector<uct::Resource>& found) {
     std::vector<std::string_view> transports;
     transports.reserve(found.size());
@@ -82,7 +82,7 @@ void check_names(const Config& config, const std::vector<uct::Resource>& found) 
     }
 }
 
-/** An adapter without its port: the name that the system knows. */
+// An adapter without its port: the name that the system knows.
 std::string_view adapter_of(std::string_view device) {
     return device.substr(0, device.rfind(':'));
 }
@@ -213,7 +213,7 @@ ucs_status_t Context::open_registration_cache() {
     return UCS_OK;
 }
 
-/** An auxiliary transport stays where nothing else brings up dedicated lanes; one for a device. */
+// An auxiliary transport stays where nothing else brings up dedicated lanes; one for a device.
 void Context::drop_needless_auxiliaries() {
     const auto declaration_of = [&](const TransportResource& resource) {
         const auto declared = domains_[resource.domain].component->transports();

@@ -18,42 +18,38 @@
 
 namespace ucp {
 
-/** A transport on a device that the configuration admits. */
+// A transport on a device that the configuration admits.
 struct TransportResource {
     std::string transport;
     std::string device;
     uct::DeviceType device_type;
-    unsigned domain;  //!< index in Context::domains()
-    uint32_t kind;    //!< hash of the transport's name, as in worker addresses
-    bool auxiliary;   //!< admitted only to bring up dedicated lanes
-    float distance;   //!< seconds from the process's CPUs to the device
+    unsigned domain;  // index in Context::domains()
+    uint32_t kind;    // hash of the transport's name, as in worker addresses
+    bool auxiliary;   // admitted only to bring up dedicated lanes
+    float distance;   // seconds from the process's CPUs to the device
 };
 
-/** A transport on a device that is here and not used. */
+// A transport on a device that is here and not used.
 struct LeftOut {
     std::string transport;
     std::string device;
     const char* reason;
 };
 
-/**
- * What tests and the simulator replace: time, randomness, transports.
- *
- * Left as it is: the process's runtime and all components.
- */
+// What tests and the simulator replace: time, randomness, transports.
+//
+// Left as it is: the process's runtime and all components.
 struct ContextSeams {
     const ucs::Clock* clock = nullptr;
-    bool virtual_time = false;  //!< the clock moves only between progress calls: look every time
+    bool virtual_time = false;  // the clock moves only between progress calls: look every time
     std::optional<uint64_t> seed;
     std::optional<std::span<uct::Component* const>> components;
 };
 
-/**
- * Configuration, devices and memory of one program.
- */
+// Configuration, devices and memory of one program.
 class Context {
   public:
-    /** @return UCS_ERR_NO_DEVICE if the configuration leaves no transport */
+    // @return UCS_ERR_NO_DEVICE if the configuration leaves no transport
     static ucs_status_t create(const ucp_params_t& params, const Config& config,
                                const ContextSeams& seams, std::unique_ptr<Context>* context);
     ~Context();
@@ -62,7 +58,7 @@ class Context {
     const Config& config() const { return config_; }
     DomainSet& domains() { return domains_; }
     const DomainSet& domains() const { return domains_; }
-    /** Of all its workers. */
+    // Of all its workers.
     QueuePairBudget& queue_pair_budget() const { return *queue_pair_budget_; }
     std::span<const TransportResource> resources() const { return resources_; }
     std::span<const LeftOut> left_out() const { return left_out_; }
@@ -76,27 +72,27 @@ class Context {
     ucp_request_cleanup_callback_t request_cleanup() const { return request_cleanup_; }
     size_t estimated_endpoints() const { return estimated_endpoints_; }
     const std::string& name() const { return name_; }
-    /** The program was compiled for this minor version of the interface (ucp_init_version). */
+    // The program was compiled for this minor version of the interface (ucp_init_version).
     void set_interface_minor(unsigned minor) { interface_minor_ = minor; }
-    /** A kind of memory as the program means it: "unknown" has another value in older versions. */
+    // A kind of memory as the program means it: "unknown" has another value in older versions.
     ucs_memory_type_t memory_type_from_program(ucs_memory_type_t type) const {
         return type == unknown_memory() ? UCS_MEMORY_TYPE_UNKNOWN : type;
     }
 
     uint64_t draw_uuid();
-    /** Is this a child of the process that made it? What it registered is the parent's. */
+    // Is this a child of the process that made it? What it registered is the parent's.
     bool is_inherited() const { return ucs::process_id() != process_; }
 
   private:
     Context() = default;
-    /** UCS_MEMORY_TYPE_UNKNOWN of the version that the program was compiled for. */
+    // UCS_MEMORY_TYPE_UNKNOWN of the version that the program was compiled for.
     ucs_memory_type_t unknown_memory() const {
         if (interface_minor_ < 16) return UCS_MEMORY_TYPE_RDMA;
         if (interface_minor_ < 17) return UCS_MEMORY_TYPE_ZE_HOST;
         return interface_minor_ < 21 ? UCS_MEMORY_TYPE_GAUDI : UCS_MEMORY_TYPE_UNKNOWN;
     }
     ucs_status_t find_resources(const ContextSeams& seams);
-    /** @return the domain's index, or none if the device cannot be opened */
+    // @return the domain's index, or none if the device cannot be opened
     std::optional<unsigned> open_domain(uct::Component& component, const std::string& device);
     void drop_needless_auxiliaries();
     void measure_distances();

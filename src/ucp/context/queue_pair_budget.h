@@ -7,17 +7,15 @@
 
 namespace ucp {
 
-/**
- * Dedicated queue pairs that all workers of a context may have together: an adapter keeps the
- * state of so many at hand. Any thread.
- */
+// Dedicated queue pairs that all workers of a context may have together: an adapter keeps the
+// state of so many at hand. Any thread.
 class QueuePairBudget {
   public:
-    /** One queue pair's part of the budget, from before it is made until after it is destroyed. */
+    // One queue pair's part of the budget, from before it is made until after it is destroyed.
     class Share {
       public:
         Share() = default;
-        /** Takes one, if there is one left. */
+        // Takes one, if there is one left.
         explicit Share(QueuePairBudget& budget) : budget_(budget.take() ? &budget : nullptr) {}
         Share(Share&& other) noexcept : budget_(std::exchange(other.budget_, nullptr)) {}
         Share& operator=(Share&& other) noexcept {
@@ -37,7 +35,7 @@ class QueuePairBudget {
         QueuePairBudget* budget_ = nullptr;
     };
 
-    /** @param most  UINT32_MAX: any number */
+    // @param most  UINT32_MAX: any number
     explicit QueuePairBudget(uint32_t most) : most_(most) {}
     QueuePairBudget(const QueuePairBudget&) = delete;
 

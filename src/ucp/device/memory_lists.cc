@@ -25,7 +25,7 @@ void append(std::vector<std::byte>& bytes, const T& value) {
     bytes.insert(bytes.end(), first, first + sizeof(value));
 }
 
-/** Where kernels find each piece; null: it is left out. */
+// Where kernels find each piece; null: it is left out.
 ucs_status_t find(ucs::KernelMemory& memory, std::span<const KernelPiece> pieces,
                   std::vector<void*>* places) {
     for (const KernelPiece& piece : pieces) {
@@ -45,7 +45,7 @@ ucs_status_t find(ucs::KernelMemory& memory, std::span<const KernelPiece> pieces
     return UCS_OK;
 }
 
-/** The list as kernels read it. @param address  of the list */
+// The list as kernels read it. @param address  of the list
 std::vector<std::byte> lay_out_remote(std::span<const KernelPiece> pieces,
                                       std::span<void* const> places, uint64_t address) {
     std::vector<std::byte> bytes;

@@ -10,7 +10,7 @@ namespace ucp {
 
 namespace {
 
-/** What the memory at a non-null address is; host memory needs no copy, and has no owner. */
+// What the memory at a non-null address is; host memory needs no copy, and has no owner.
 ucs::MemoryInfo memory_at(const void* address, size_t length) {
     ucs::MemoryGate& gate = ucs::MemoryGate::instance();
     return gate.is_plain(address) ? ucs::MemoryInfo{} : gate.classify(address, length);

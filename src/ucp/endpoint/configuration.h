@@ -19,112 +19,110 @@
 
 namespace ucp {
 
-/** What an endpoint uses a lane for. */
+// What an endpoint uses a lane for.
 enum class Role : uint8_t {
-    kMessages,      //!< tags, active messages, streams, control messages
-    kRemoteMemory,  //!< put and get
+    kMessages,      // tags, active messages, streams, control messages
+    kRemoteMemory,  // put and get
     kAtomics,
-    kBulk,  //!< puts, gets and announced data in slices over several paths (docs/design/bulk.md)
+    kBulk,  // puts, gets and announced data in slices over several paths (docs/design/bulk.md)
 };
 inline constexpr size_t kRoles = 4;
 inline constexpr size_t kMemoryTypes = UCS_MEMORY_TYPE_LAST;
 
-/** How buffers of one memory type take part in a role. */
+// How buffers of one memory type take part in a role.
 enum class Service : uint8_t {
-    kNone,        //!< not at all: UCS_ERR_UNSUPPORTED at the call
-    kDirect,      //!< the lane reads and writes the buffer
-    kStaged,      //!< through pinned host memory, in messages
-    kByDevices,   //!< the receiver's device reads the sender's memory; where it cannot: staged
-    kByMessages,  //!< the lane lacks the operation: messages ask the peer's processor for it
+    kNone,        // not at all: UCS_ERR_UNSUPPORTED at the call
+    kDirect,      // the lane reads and writes the buffer
+    kStaged,      // through pinned host memory, in messages
+    kByDevices,   // the receiver's device reads the sender's memory; where it cannot: staged
+    kByMessages,  // the lane lacks the operation: messages ask the peer's processor for it
 };
 
-/** The lanes of one role for one memory type. */
+// The lanes of one role for one memory type.
 struct LaneUse {
     Service service = Service::kNone;
-    bool has_rails = false;  //!< those of EndpointLanes take part
-    uint8_t scalable = 0;    //!< place in the InterfaceSet
-    uint8_t dedicated = 0;   //!< the same of its dedicated partner; kNoInterface: it has none
+    bool has_rails = false;  // those of EndpointLanes take part
+    uint8_t scalable = 0;    // place in the InterfaceSet
+    uint8_t dedicated = 0;   // the same of its dedicated partner; kNoInterface: it has none
     friend bool operator==(const LaneUse&, const LaneUse&) = default;
 };
 
 inline constexpr uint8_t kNoInterface = UINT8_MAX;
 
-/** A further device that joins the two workers, as configurations tell it. */
+// A further device that joins the two workers, as configurations tell it.
 struct RailLanes {
     uint8_t scalable = 0;
     uint8_t dedicated = kNoInterface;
     DomainPair domains{};
-    float bandwidth = 0;  //!< bytes per second, of the slower end
+    float bandwidth = 0;  // bytes per second, of the slower end
     friend bool operator==(const RailLanes&, const RailLanes&) = default;
 };
 
-/** All that tells one endpoint configuration from another. */
+// All that tells one endpoint configuration from another.
 struct EndpointLanes {
     uint8_t scalable = 0;
-    uint8_t dedicated = kNoInterface;  //!< kNoInterface: it cannot be promoted
-    DomainPair domains{};              //!< of both lanes: they share a device at either end
-    float latency = 0;                 //!< seconds one way, of the slower end's device
-    float bandwidth = 0;               //!< bytes per second, of the slower end
-    std::vector<RailLanes> rails;      //!< beside the lanes, best first
+    uint8_t dedicated = kNoInterface;  // kNoInterface: it cannot be promoted
+    DomainPair domains{};              // of both lanes: they share a device at either end
+    float latency = 0;                 // seconds one way, of the slower end's device
+    float bandwidth = 0;               // bytes per second, of the slower end
+    std::vector<RailLanes> rails;      // beside the lanes, best first
     friend bool operator==(const EndpointLanes&, const EndpointLanes&) = default;
 };
 
-/** What the protocols of a worker's endpoints are chosen by, beside their lanes. */
+// What the protocols of a worker's endpoints are chosen by, beside their lanes.
 struct SelectionRules {
     select::CostModel costs;
     select::Thresholds thresholds;
-    size_t slice = 65536;                    //!< UCX_BULK_SLICE_SIZE, in bytes
-    bool is_shown = false;                   //!< UCX_PROTO_INFO
-    select::LearnedBook* learned = nullptr;  //!< null: nothing is learned
+    size_t slice = 65536;                    // UCX_BULK_SLICE_SIZE, in bytes
+    bool is_shown = false;                   // UCX_PROTO_INFO
+    select::LearnedBook* learned = nullptr;  // null: nothing is learned
 };
 
-/** What is learned of tagged messages over one lane. */
+// What is learned of tagged messages over one lane.
 struct LearnedLane {
     select::LearnedCosts* costs;
     bool is_within_host;
     std::array<std::optional<select::Ways>, select::kLoads> ways;
 
-    /** Null: there is no choice. */
+    // Null: there is no choice.
     const select::Ways* ways_of(select::Load load, size_t length) const {
         const auto& two = ways[static_cast<size_t>(load)];
         return two && two->admits(length) ? &*two : nullptr;
     }
 };
 
-/**
- * What all endpoints with the same lanes share: for each role and memory type the scalable
- * transport, its dedicated partner and the rails; and for each operation the protocols by length,
- * over the scalable lane and over the dedicated one. Constant once made.
- */
+// What all endpoints with the same lanes share: for each role and memory type the scalable
+// transport, its dedicated partner and the rails; and for each operation the protocols by length,
+// over the scalable lane and over the dedicated one. Constant once made.
 class EndpointConfiguration
     : public boost::intrusive_ref_counter<EndpointConfiguration, boost::thread_unsafe_counter> {
   public:
-    /** @param interfaces  of the worker; outlive the configuration, as do the rules */
+    // @param interfaces  of the worker; outlive the configuration, as do the rules
     EndpointConfiguration(const InterfaceSet& interfaces, const DomainSet& domains,
                           const SelectionRules& rules, EndpointLanes lanes);
 
     const EndpointLanes& lanes() const { return lanes_; }
-    /** Attributes of the scalable lane's transport. */
+    // Attributes of the scalable lane's transport.
     const uct::InterfaceAttributes& scalable() const { return *scalable_; }
-    /** The lanes of a role for buffers of a memory type; kNone for a type that nothing serves. */
+    // The lanes of a role for buffers of a memory type; kNone for a type that nothing serves.
     const LaneUse& use(Role role, ucs_memory_type_t type) const {
         return uses_[static_cast<size_t>(role)][type];
     }
-    /** The protocols over the scalable lane, or over the dedicated one, if there is one. */
+    // The protocols over the scalable lane, or over the dedicated one, if there is one.
     const select::ProtocolTable& protocols(bool is_dedicated) const {
         return is_dedicated && dedicated_table_ ? *dedicated_table_ : scalable_table_;
     }
-    /** What is learned over that lane; null: nothing is (UCX_COSTS). */
+    // What is learned over that lane; null: nothing is (UCX_COSTS).
     const LearnedLane* learned(bool is_dedicated) const {
         const auto& learned =
             is_dedicated && dedicated_table_ ? dedicated_learned_ : scalable_learned_;
         return learned ? &*learned : nullptr;
     }
-    /** Their table for people: each operation's ranges of length, times, and why others lost. */
+    // Their table for people: each operation's ranges of length, times, and why others lost.
     std::string describe_protocols(const std::string& indent) const;
-    /** What was learned over either lane, for people; "" if nothing was. */
+    // What was learned over either lane, for people; "" if nothing was.
     std::string describe_learned(const std::string& indent) const;
-    /** A table of all lanes, for people: lines that begin with `indent`. */
+    // A table of all lanes, for people: lines that begin with `indent`.
     std::string describe(const std::string& indent) const;
 
   private:
@@ -150,17 +148,15 @@ class EndpointConfiguration
 
 using ConfigurationRef = boost::intrusive_ptr<const EndpointConfiguration>;
 
-/**
- * The endpoint configurations of a worker, one for all endpoints alike. Thread rule: as the worker.
- */
+// The endpoint configurations of a worker, one for all endpoints alike. Thread rule: as the worker.
 class ConfigurationSet {
   public:
-    /** The configuration with these lanes, made if no endpoint has it. Those unused go. */
+    // The configuration with these lanes, made if no endpoint has it. Those unused go.
     ConfigurationRef intern(const InterfaceSet& interfaces, const DomainSet& domains,
                             const SelectionRules& rules, const EndpointLanes& lanes);
-    /** What was learned over all of their lanes, for people; "" if nothing was. */
+    // What was learned over all of their lanes, for people; "" if nothing was.
     std::string describe_learned(const std::string& indent) const;
-    /** Those in use, and some that were. */
+    // Those in use, and some that were.
     size_t size() const { return configurations_.size(); }
 
   private:

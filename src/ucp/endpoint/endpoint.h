@@ -27,18 +27,16 @@ namespace ucp {
 class Backlog;
 struct LaneState;
 
-/**
- * The way from a worker to a remote worker.
- *
- * Small: what only few endpoints need at a time lies in records of their own, the Backlog (messages
- * that wait for room) and the LaneState (a dedicated lane on its way up, in use, or on its way
- * down). Owned by its worker's EndpointTable; freed only from the worker's progress or when the
- * worker goes, so that callbacks may close endpoints.
- *
- * Order: requests are posted in the order of submit(); control messages have a queue of their own,
- * always use the scalable lane and never wait behind requests. Which lane a request takes is
- * decided anew for each piece of it (docs/design/lanes.md).
- */
+// The way from a worker to a remote worker.
+//
+// Small: what only few endpoints need at a time lies in records of their own, the Backlog (messages
+// that wait for room) and the LaneState (a dedicated lane on its way up, in use, or on its way
+// down). Owned by its worker's EndpointTable; freed only from the worker's progress or when the
+// worker goes, so that callbacks may close endpoints.
+//
+// Order: requests are posted in the order of submit(); control messages have a queue of their own,
+// always use the scalable lane and never wait behind requests. Which lane a request takes is
+// decided anew for each piece of it (docs/design/lanes.md).
 class Endpoint : public boost::intrusive::list_base_hook<>,
                  public boost::intrusive::unordered_set_base_hook<> {
   public:
@@ -51,49 +49,47 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Gate& gate() const { return host_->gate; }
     RequestPool& requests() const { return host_->requests; }
     uint64_t local_uuid() const { return host_->uuid; }
-    /** The number of a message that goes in fragments. */
+    // The number of a message that goes in fragments.
     uint64_t next_message() const { return host_->next_message(); }
-    /** Atomics of adapters that are not atomic with the CPU's may be used: all use them. */
+    // Atomics of adapters that are not atomic with the CPU's may be used: all use them.
     bool uses_device_atomics() const { return host_->interfaces.uses_device_atomics(); }
-    /** Is the message that is being handled from this peer, if the transport knows? Else it is
-     * refused. */
+    // Is the message that is being handled from this peer, if the transport knows? Else it is
+    // refused.
     bool admits(AmId id) const;
     uint64_t remote_uuid() const { return remote_uuid_; }
-    /** Names the endpoint within its worker; never used twice. */
+    // Names the endpoint within its worker; never used twice.
     uint64_t serial() const { return serial_; }
 
     // --- fast path ---
 
-    /** True if a message of `length` bytes may go by am_short on tx_lane() right now. */
+    // True if a message of `length` bytes may go by am_short on tx_lane() right now.
     bool fits_short(size_t length) const { return static_cast<ptrdiff_t>(length) <= short_limit_; }
     uct::Endpoint& tx_lane() const { return *tx_lane_; }
-    /** Post a short message on tx_lane(). @return as uct::Endpoint::am_short() */
+    // Post a short message on tx_lane(). @return as uct::Endpoint::am_short()
     ucs_status_t post_short(AmId id, uint64_t header, const void* payload, size_t length) {
         return with_memory([&] {
             return tx_lane_->am_short(static_cast<uint8_t>(id), header, payload,
                                       static_cast<uint32_t>(length));
         });
     }
-    /** True if a message that is posted on tx_lane() right now keeps its place among the others. */
+    // True if a message that is posted on tx_lane() right now keeps its place among the others.
     bool message_ready() const;
     ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
-    /** The usage tracker is armed: count a send. */
+    // The usage tracker is armed: count a send.
     void touch(size_t bytes) { gate().touch(tracker_hook_, remote_uuid_, bytes); }
-    /** The same, if it is armed for one thread. */
+    // The same, if it is armed for one thread.
     void touch_if_unlocked(size_t bytes) {
         if ((gate().bits() & Gate::kTracker) != 0) touch(bytes);
     }
-    /** Sends are counted, for one thread, or buffers are looked at. */
+    // Sends are counted, for one thread, or buffers are looked at.
     bool is_watched() const { return (gate().bits() & (Gate::kTracker | Gate::kDevices)) != 0; }
-    /** The buffer may lie in the memory of a device; the long way finds out. */
+    // The buffer may lie in the memory of a device; the long way finds out.
     bool may_be_on_device(const void* buffer) const {
         return (gate().bits() & Gate::kDevices) != 0 && !gate().is_host(buffer);
     }
-    /**
-     * What a short send does first: it is counted if the tracker is armed.
-     * @param tracker  the bits that say so
-     * @return false: the buffer may lie in the memory of a device; the long way finds out
-     */
+    // What a short send does first: it is counted if the tracker is armed.
+    // @param tracker  the bits that say so
+    // @return false: the buffer may lie in the memory of a device; the long way finds out
     bool pass_gate(const void* buffer, size_t bytes, uint32_t tracker) {
         const uint32_t raised = gate().bits() & (tracker | Gate::kDevices);
         if (raised == 0) [[likely]]
@@ -106,105 +102,87 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
             return true;
         return pass_devices(buffer, bytes, tracker);
     }
-    /** Count a send that did not pass the gate, of any size. Under the lock. */
+    // Count a send that did not pass the gate, of any size. Under the lock.
     void count_send(size_t bytes);
 
-    /**
-     * True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it
-     * and no fence is due.
-     */
+    // True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it
+    // and no fence is due.
     bool one_sided_ready() const {
         return !has_backlog_ && status_ == UCS_OK && fence_seen_ == host_->fence_sequence &&
                (one_sided_fenced_ == 0 || one_sided_fenced_ == one_sided_bit());
     }
-    /** The lane of one-sided operations: dedicated as soon as it is up and until it is stopped. */
+    // The lane of one-sided operations: dedicated as soon as it is up and until it is stopped.
     Lane one_sided_lane();
-    /** A one-sided operation was posted past the queue: fences have to know. */
+    // A one-sided operation was posted past the queue: fences have to know.
     void note_one_sided(const Lane& lane) { one_sided_used_ |= lane_bit(lane); }
 
     // --- requests ---
 
-    /**
-     * Start a request that a user's call made, and give the call's result: an immediate status, or
-     * the handle. Honours UCP_OP_ATTR_FLAG_NO_IMM_CMPL.
-     */
+    // Start a request that a user's call made, and give the call's result: an immediate status, or
+    // the handle. Honours UCP_OP_ATTR_FLAG_NO_IMM_CMPL.
     ucs_status_ptr_t submit(Request& request, const OpParams& params);
-    /** Start a request of the library's own, or one that was submitted before. */
+    // Start a request of the library's own, or one that was submitted before.
     void start(Request& request);
-    /**
-     * A request that another one, `whole`, is made of: it takes the place before `whole` in the
-     * queue, or, if that does not wait there, is started.
-     */
+    // A request that another one, `whole`, is made of: it takes the place before `whole` in the
+    // queue, or, if that does not wait there, is started.
     void start_within(Request& part, Request& whole);
-    /**
-     * Take a request out of the send queue; its posting reference is the caller's then.
-     * @return false if it is not there (any more)
-     */
+    // Take a request out of the send queue; its posting reference is the caller's then.
+    // @return false if it is not there (any more)
     bool withdraw(Request& request);
     bool has_backlog() const { return has_backlog_; }
-    /** Post the control messages that wait. @return whether none is left */
+    // Post the control messages that wait. @return whether none is left
     bool post_waiting_controls();
 
-    /**
-     * Send a message on the scalable lane, before all waiting requests. The bytes are copied.
-     * Never fails towards the caller: on a failed endpoint the message is dropped.
-     */
+    // Send a message on the scalable lane, before all waiting requests. The bytes are copied.
+    // Never fails towards the caller: on a failed endpoint the message is dropped.
     void send_control(AmId id, std::span<const std::byte> message);
-    /** The same; the peer is greeted first, so that it can answer. */
+    // The same; the peer is greeted first, so that it can answer.
     void send_control_greeted(AmId id, std::span<const std::byte> message);
 
-    /**
-     * Let the peer know this worker's address before a message that names this worker.
-     * @return UCS_OK: it knows, or will before the message; UCS_ERR_NO_RESOURCE: not yet. Requests
-     *         with kNeedsGreeting are held back by themselves.
-     */
+    // Let the peer know this worker's address before a message that names this worker.
+    // @return UCS_OK: it knows, or will before the message; UCS_ERR_NO_RESOURCE: not yet. Requests
+    //         with kNeedsGreeting are held back by themselves.
     ucs_status_t greet();
-    /** HELLO was posted. */
+    // HELLO was posted.
     bool has_greeted() const { return greeting_ == Greeting::kPosted; }
-    /** The peer does not answer, and may have no endpoint to this worker any more: it makes one. */
+    // The peer does not answer, and may have no endpoint to this worker any more: it makes one.
     void greet_again();
 
     // --- operations that end at the peer, not at the lane (rendezvous, emulated RMA, sync) ---
 
-    /**
-     * An operation started whose remote end is known by an answer: flush waits for the answer.
-     * @return its number, which tells when it has finished: they may end in any order
-     */
+    // An operation started whose remote end is known by an answer: flush waits for the answer.
+    // @return its number, which tells when it has finished: they may end in any order
     uint32_t remote_operation_started() { return remote_started_++; }
     void remote_operation_finished(uint32_t number);
     bool has_remote_operations() const { return remote_started_ != remote_finished_; }
     uint32_t remote_started() const { return remote_started_; }
-    /** All with lower numbers have finished. */
+    // All with lower numbers have finished.
     uint32_t remote_finished() const { return remote_finished_; }
 
     // --- failure ---
 
     bool is_failed() const { return status_ != UCS_OK; }
     ucs_status_t status() const { return status_; }
-    /**
-     * Later operations return `status`; all that the endpoint holds fails, and the user is told, in
-     * the next progress of the worker.
-     */
+    // Later operations return `status`; all that the endpoint holds fails, and the user is told, in
+    // the next progress of the worker.
     void fail(ucs_status_t status);
-    /**
-     * The same where the peer lives and its messages get here, and would wait for answers: it is
-     * told, so that its endpoint fails with UCS_ERR_CONNECTION_RESET.
-     */
+    // The same where the peer lives and its messages get here, and would wait for answers: it is
+    // told, so that its endpoint fails with UCS_ERR_CONNECTION_RESET.
     void reset(ucs_status_t status);
-    /** reset() has found no room, or no memory, to tell the peer so far. */
+    // reset() has found no room, or no memory, to tell the peer so far.
     bool is_untold() const { return has_flag(kUntold); }
-    /** After end_waiting(), if it is untold: now, or as soon as the lane has room. */
+    // After end_waiting(), if it is untold: now, or as soon as the lane has room.
     void tell_peer();
-    /** The scalable lane has failed: a peer that is untold learns by that. */
+    // The scalable lane has failed: a peer that is untold learns by that.
     void end_telling();
     void log_failure() const;
-    /** It has failed: what waits in it ends with its status. */
+    // It has failed: what waits in it ends with its status.
     void end_waiting();
-    /** It has failed, and nothing is left in it: tell the user, if he wants to know. */
+    // It has failed, and nothing is left in it: tell the user, if he wants to know.
     void tell_failure();
-    /** It has failed, and what it holds is still to be ended. */
+    // It has failed, and what it holds is still to be ended.
     bool is_to_be_purged() const { return failure_ == Failure::kToPurge; }
-    /** That is being done. @param has_failed  not all of it could be: it is to be done again */
+    // That is being done. @param has_failed  not all of it could be: it is to be done again
     void note_purge(bool has_failed) {
         failure_ = has_failed ? Failure::kToPurge : Failure::kPurged;
     }
@@ -213,126 +191,120 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     bool is_closing() const { return life_ != Life::kOpen; }
     bool is_doomed() const { return life_ == Life::kDoomed; }
-    /** The user closes it, or another takes its place. */
+    // The user closes it, or another takes its place.
     void begin_closing() {
         if (life_ == Life::kOpen) life_ = Life::kClosing;
     }
-    /** The user has closed it, and it stays as the library's own. */
+    // The user has closed it, and it stays as the library's own.
     void end_closing() { life_ = Life::kOpen; }
-    /** It is to be freed. */
+    // It is to be freed.
     void set_doomed() { life_ = Life::kDoomed; }
 
     // --- roles ---
 
     bool is_primary() const { return (flags_ & kPrimary) != 0; }
     bool is_users() const { return (flags_ & kUser) != 0; }
-    /** Given to the user by ucp_ep_create; may be closed again. */
+    // Given to the user by ucp_ep_create; may be closed again.
     void give_to_user(const ucp_ep_params_t& params);
     void take_from_user();
-    /** ucp_ep_modify_nb(): @return UCS_ERR_INVALID_PARAM for what cannot be changed */
+    // ucp_ep_modify_nb(): @return UCS_ERR_INVALID_PARAM for what cannot be changed
     ucs_status_t modify(const ucp_ep_params_t& params);
 
-    /** Its lanes by role and memory type, shared with all endpoints alike. */
+    // Its lanes by role and memory type, shared with all endpoints alike.
     const EndpointConfiguration& configuration() const { return *configuration_; }
-    /** By which protocols operations go that are posted on that lane. */
+    // By which protocols operations go that are posted on that lane.
     const select::ProtocolTable& protocols(const Lane& lane) const {
         return configuration_->protocols(&lane.endpoint != scalable_.get());
     }
-    /** The same for the lane of messages at the moment. */
+    // The same for the lane of messages at the moment.
     const select::ProtocolTable& protocols() const {
         return configuration_->protocols(tx_lane_ != scalable_.get());
     }
-    /** What is learned over the lane of messages at the moment; null: nothing is. */
+    // What is learned over the lane of messages at the moment; null: nothing is.
     const LearnedLane* learned() const {
         return configuration_->learned(tx_lane_ != scalable_.get());
     }
     unsigned scalable_index() const { return configuration_->lanes().scalable; }
-    /** Transport of the dedicated lane that hot endpoints get; for kPromotable ones. */
+    // Transport of the dedicated lane that hot endpoints get; for kPromotable ones.
     unsigned dedicated_index() const { return configuration_->lanes().dedicated; }
     DomainPair domains() const { return configuration_->lanes().domains; }
     uct::Endpoint* scalable() const { return scalable_.get(); }
     Lane scalable_lane() const { return {*scalable_, configuration_->scalable(), domains()}; }
     LaneState* lane_state() const { return lane_state_; }
     Lane dedicated_lane() const;
-    /** What is posted on it goes to the scalable lane. */
+    // What is posted on it goes to the scalable lane.
     bool is_scalable(const uct::Endpoint* lane) const;
-    /** Has a dedicated lane from now on, which its direction does not use yet. */
+    // Has a dedicated lane from now on, which its direction does not use yet.
     void attach_lane(std::unique_ptr<LaneState> state);
-    /** Has none any more; lanes_changed() is to follow. Null if there was none. */
+    // Has none any more; lanes_changed() is to follow. Null if there was none.
     std::unique_ptr<LaneState> detach_lane();
-    /** All one-sided operations on the dedicated lane are done. */
+    // All one-sided operations on the dedicated lane are done.
     void dedicated_drained() { forget_one_sided(kDedicatedBit); }
-    /** The first of what waits does so for room on the dedicated lane. */
+    // The first of what waits does so for room on the dedicated lane.
     bool waits_for_dedicated() const;
-    /** The flush that a fence waited for is done on that lane (LaneState::Fence). */
+    // The flush that a fence waited for is done on that lane (LaneState::Fence).
     void fence_flushed(uint8_t lane_bit) {
         forget_one_sided(lane_bit);
         pump();
     }
-    /** Requests in the send queue; they are counted up to `most`. */
+    // Requests in the send queue; they are counted up to `most`.
     size_t waiting_requests(size_t most = SIZE_MAX) const;
-    /** What few endpoints have; null: nothing of it. */
+    // What few endpoints have; null: nothing of it.
     EndpointExtras* extras() const { return extras_.get(); }
     EndpointExtras& make_extras();
-    /** A peer that is connected by a socket learns that this endpoint is no more. */
+    // A peer that is connected by a socket learns that this endpoint is no more.
     void hang_up();
-    /**
-     * The peer is known now, and `made`, which was made for it, gives this endpoint its lanes. What
-     * waits for them is to be pumped. `made` is to be destroyed.
-     */
+    // The peer is known now, and `made`, which was made for it, gives this endpoint its lanes. What
+    // waits for them is to be pumped. `made` is to be destroyed.
     void take_lanes(Endpoint& made);
-    /** The argument of the error callback, and what stream polls report. */
+    // The argument of the error callback, and what stream polls report.
     void* user_argument() const { return extras_ == nullptr ? nullptr : extras_->user_argument; }
     bool owns(const uct::Endpoint* lane) const;
-    /**
-     * The domains of its lanes and of its rails, as many as `pairs` takes: what the keys of a bulk
-     * transfer are opened for.
-     */
+    // The domains of its lanes and of its rails, as many as `pairs` takes: what the keys of a bulk
+    // transfer are opened for.
     std::span<const DomainPair> domain_pairs(std::span<DomainPair> pairs) const;
-    /** Place of one of its lanes' transports in the InterfaceSet. */
+    // Place of one of its lanes' transports in the InterfaceSet.
     unsigned interface_of(const Lane& lane) const;
-    /** The peer is not known yet. */
+    // The peer is not known yet.
     bool is_waiting() const { return remote_uuid_ == 0; }
-    /** One-sided operations before the last fence may not be done yet. */
+    // One-sided operations before the last fence may not be done yet.
     bool has_fenced() const { return one_sided_fenced_ != 0; }
-    /**
-     * Flush the lanes that carried these.
-     * @return UCS_OK; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE: some may be under way, call again
-     */
+    // Flush the lanes that carried these.
+    // @return UCS_OK; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE: some may be under way, call again
     ucs_status_t flush_fenced(uct::Completion& completion);
     uint32_t fence_seen() const { return fence_seen_; }
-    /** That flush is done, and was begun when fence_seen() was `fence`. */
+    // That flush is done, and was begun when fence_seen() was `fence`.
     void fenced_flushed(uint32_t fence) {
         if (fence == fence_seen_) one_sided_fenced_ = 0;
     }
-    /** Whether all that was posted on one of the lanes is complete since it is gone or about to. */
+    // Whether all that was posted on one of the lanes is complete since it is gone or about to.
     bool is_drained(const uct::Endpoint* lane) const;
-    /** Of short messages on the lane of the moment, in bytes; -1 if none may go that way. */
+    // Of short messages on the lane of the moment, in bytes; -1 if none may go that way.
     ptrdiff_t short_limit() const { return short_limit_; }
 
-    /** Lanes or directions changed: choose again where to wait, and post what may be posted. */
+    // Lanes or directions changed: choose again where to wait, and post what may be posted.
     void lanes_changed();
     void pump();
-    /** In the next progress of the worker. */
+    // In the next progress of the worker.
     void pump_later();
-    /** What pump_later() put off. */
+    // What pump_later() put off.
     void pump_now();
     bool is_to_be_pumped() const { return has_flag(kPumpLater); }
     void pump_controls();
-    /** The last message of its direction on the scalable lane. */
+    // The last message of its direction on the scalable lane.
     void send_marker(std::span<const std::byte> message);
 
-    /** What is true of an endpoint independently of all else. */
+    // What is true of an endpoint independently of all else.
     enum Flag : uint32_t {
         kUser = 1u << 0,
-        kPrimary = 1u << 1,     //!< the endpoint of its uuid that takes part in lane selection
-        kGreetedUs = 1u << 2,   //!< the peer's HELLO came: it may name us at any time
-        kPeerErrors = 1u << 3,  //!< UCP_ERR_HANDLING_MODE_PEER
-        kPromotable = 1u << 4,  //!< both sides have a dedicated transport beside the scalable one
+        kPrimary = 1u << 1,     // the endpoint of its uuid that takes part in lane selection
+        kGreetedUs = 1u << 2,   // the peer's HELLO came: it may name us at any time
+        kPeerErrors = 1u << 3,  // UCP_ERR_HANDLING_MODE_PEER
+        kPromotable = 1u << 4,  // both sides have a dedicated transport beside the scalable one
         kPumpLater = 1u << 5,
-        kMakingWay = 1u << 6,  //!< control messages go before a request that is being posted
-        kStranger = 1u << 7,   //!< there is no key: this worker's address is not for the peer
-        kUntold = 1u << 8,     //!< failed, and its peer is still to be told
+        kMakingWay = 1u << 6,  // control messages go before a request that is being posted
+        kStranger = 1u << 7,   // there is no key: this worker's address is not for the peer
+        kUntold = 1u << 8,     // failed, and its peer is still to be told
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
     void set_flag(Flag flag) { flags_ |= flag; }
@@ -341,21 +313,21 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
   private:
     class MakingWay;
 
-    /** HELLO, which tells the peer this worker's address. */
+    // HELLO, which tells the peer this worker's address.
     enum class Greeting : uint8_t { kNone, kQueued, kPosted };
     enum class Life : uint8_t {
         kOpen,
-        kClosing,  //!< the user has closed it, or another has taken its place
-        kDoomed,   //!< freed by the next progress
+        kClosing,  // the user has closed it, or another has taken its place
+        kDoomed,   // freed by the next progress
     };
 
     enum class Failure : uint8_t {
         kNone,
-        kToPurge,  //!< what it holds is still to be ended
-        kPurged,   //!< nothing is left in it
+        kToPurge,  // what it holds is still to be ended
+        kPurged,   // nothing is left in it
     };
 
-    /** What may be done next, and on which lane. */
+    // What may be done next, and on which lane.
     struct Step {
         enum class Kind : uint8_t { kRequest, kFenceFlush };
         Kind kind;
@@ -363,35 +335,33 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         Request* request;
     };
 
-    /** The rest of pass_gate() where devices are in use. */
+    // The rest of pass_gate() where devices are in use.
     bool pass_devices(const void* buffer, size_t bytes, uint32_t tracker);
-    /** The next step of what waits; nothing if nothing waits or a direction is stopped. */
+    // The next step of what waits; nothing if nothing waits or a direction is stopped.
     std::optional<Step> next_step();
     std::optional<Step> step_of(Request& request);
-    /** @return UCS_OK: done, look for the next; UCS_ERR_NO_RESOURCE: wait on its lane */
+    // @return UCS_OK: done, look for the next; UCS_ERR_NO_RESOURCE: wait on its lane
     ucs_status_t take(const Step& step);
     ucs_status_t take_request(Request& request, const Lane& lane);
-    /**
-     * Post a piece of the request. Where memory runs out half-way nobody knows what is posted: the
-     * endpoint fails as well, since nothing may be missing among its messages.
-     */
+    // Post a piece of the request. Where memory runs out half-way nobody knows what is posted: the
+    // endpoint fails as well, since nothing may be missing among its messages.
     ucs_status_t try_post(Request& request, const Lane& lane);
     ucs_status_t post(Request& request, const Lane& lane);
     ucs_status_t flush_for_fence(const Lane& lane);
     ucs_status_t post_first_control();
-    /** @return UCS_OK: the peer is told; UCS_ERR_NO_RESOURCE; UCS_ERR_NO_MEMORY */
+    // @return UCS_OK: the peer is told; UCS_ERR_NO_RESOURCE; UCS_ERR_NO_MEMORY
     ucs_status_t post_reset();
     void control_lost(ucs_status_t status);
     ucs_status_t post_controls();
     void queue_hello();
     void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
-    /** @return false: there is no memory to wait in */
+    // @return false: there is no memory to wait in
     bool enqueue(Request& request);
-    /** @return false: it is not in the queue (any more) */
+    // @return false: it is not in the queue (any more)
     bool dequeue(Request& request);
-    /** No memory for what must not be left out: the endpoint fails. */
+    // No memory for what must not be left out: the endpoint fails.
     void out_of_memory();
-    /** Do what may need memory. @return what it returns, else UCS_OK; UCS_ERR_NO_MEMORY */
+    // Do what may need memory. @return what it returns, else UCS_OK; UCS_ERR_NO_MEMORY
     template <typename Work>
     ucs_status_t with_memory(Work work) {
         try {
@@ -412,7 +382,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         return &lane.endpoint == scalable_.get() ? kScalableBit : kDedicatedBit;
     }
     uint8_t one_sided_bit() const;
-    /** All one-sided operations of that lane are done. */
+    // All one-sided operations of that lane are done.
     void forget_one_sided(uint8_t bit) {
         one_sided_used_ &= static_cast<uint8_t>(~bit);
         one_sided_fenced_ &= static_cast<uint8_t>(~bit);
@@ -430,15 +400,15 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     // First cache line: all that a short send reads.
     uct::Endpoint* tx_lane_;
-    ptrdiff_t short_limit_ = -1;  //!< -1 whenever anything is unusual
+    ptrdiff_t short_limit_ = -1;  // -1 whenever anything is unusual
     EndpointHost* host_;
     uint64_t remote_uuid_;
     ucs::UsageTracker::Hook tracker_hook_;
     uint32_t flags_ = 0;
-    uint32_t fence_seen_ = 0;       //!< EndpointHost::fence_sequence that one-sided operations obey
-    uint8_t one_sided_fenced_ = 0;  //!< lanes with ones before it that may not be done yet
-    uint8_t one_sided_used_ = 0;    //!< lanes with one-sided operations since the last fence
-    bool has_backlog_ = false;      //!< a request waits
+    uint32_t fence_seen_ = 0;       // EndpointHost::fence_sequence that one-sided operations obey
+    uint8_t one_sided_fenced_ = 0;  // lanes with ones before it that may not be done yet
+    uint8_t one_sided_used_ = 0;    // lanes with one-sided operations since the last fence
+    bool has_backlog_ = false;      // a request waits
     ucs_status_t status_ = UCS_OK;
     ConfigurationRef configuration_;
 

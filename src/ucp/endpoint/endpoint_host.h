@@ -15,14 +15,14 @@ namespace ucp {
 
 class Endpoint;
 
-/** What the driver of dedicated lanes is told about endpoints, by whoever makes and ends them. */
+// What the driver of dedicated lanes is told about endpoints, by whoever makes and ends them.
 class LaneEvents {
   public:
-    /** An endpoint was given to the user, or got its peer. */
+    // An endpoint was given to the user, or got its peer.
     virtual void endpoint_created(Endpoint& endpoint) = 0;
-    /** The tracker knows it under a name that is no more its own. */
+    // The tracker knows it under a name that is no more its own.
     virtual void endpoint_renamed(Endpoint& endpoint) = 0;
-    /** Does the endpoint hold a dedicated lane, or negotiate one? */
+    // Does the endpoint hold a dedicated lane, or negotiate one?
     virtual bool has_link(const Endpoint& endpoint) const = 0;
 
   protected:
@@ -33,25 +33,25 @@ class DomainSet;
 class Endpoint;
 class Worker;
 
-/** What endpoints report to the worker that owns them. */
+// What endpoints report to the worker that owns them.
 class EndpointEvents {
   public:
-    /** Its status is set; what it holds is to be failed in the next progress. */
+    // Its status is set; what it holds is to be failed in the next progress.
     virtual void endpoint_failed(Endpoint& endpoint) = 0;
-    /** A message begins to wait for room on the dedicated lane. */
+    // A message begins to wait for room on the dedicated lane.
     virtual void lane_full(Endpoint& endpoint) = 0;
-    /** The marker that ends the scalable lane's part was posted. */
+    // The marker that ends the scalable lane's part was posted.
     virtual void marker_posted(Endpoint& endpoint) = 0;
-    /** There is no memory to tell a peer of a reset: tell_peer() is to be called in some time. */
+    // There is no memory to tell a peer of a reset: tell_peer() is to be called in some time.
     virtual void retry_later() = 0;
-    /** Its peer knows of the reset, or will. */
+    // Its peer knows of the reset, or will.
     virtual void reset_told(Endpoint& endpoint) = 0;
 
   protected:
     ~EndpointEvents() = default;
 };
 
-/** What all endpoints of a worker share. Lives as long as they. */
+// What all endpoints of a worker share. Lives as long as they.
 struct EndpointHost {
     EndpointHost(uint64_t own_uuid, RequestPool& pool, InterfaceSet& transports, DomainSet& memory,
                  EndpointEvents& listener, Worker* worker)
@@ -64,25 +64,25 @@ struct EndpointHost {
 
     // First: every call reads it.
     Gate gate;
-    /** Counts ucp_worker_fence(): one-sided operations behind a fence follow those before it. */
+    // Counts ucp_worker_fence(): one-sided operations behind a fence follow those before it.
     uint32_t fence_sequence = ucs::first_number();
-    size_t short_limit = SIZE_MAX;  //!< bytes of the longest message by am_short
+    size_t short_limit = SIZE_MAX;  // bytes of the longest message by am_short
 
     const uint64_t uuid;
-    std::vector<std::byte> address;  //!< the worker's, packed: peers are greeted with it
+    std::vector<std::byte> address;  // the worker's, packed: peers are greeted with it
     RequestPool& requests;
     InterfaceSet& interfaces;
-    DomainSet& domains;  //!< that buffers are registered with
+    DomainSet& domains;  // that buffers are registered with
     EndpointEvents& events;
-    Worker* const owner;  //!< for the C functions, which are called with an endpoint alone
+    Worker* const owner;  // for the C functions, which are called with an endpoint alone
     DeferredWork work;
 
-    uint64_t serials = ucs::first_number();  //!< of endpoints so far
-    uint64_t messages = 0;                   //!< that go in fragments, so far: their numbers
+    uint64_t serials = ucs::first_number();  // of endpoints so far
+    uint64_t messages = 0;                   // that go in fragments, so far: their numbers
     std::vector<Endpoint*> to_pump;
 
     uint64_t next_message() { return ++messages; }
-    /** Endpoint::pump_now() is called in the next progress. */
+    // Endpoint::pump_now() is called in the next progress.
     void pump_later(Endpoint& endpoint) {
         to_pump.push_back(&endpoint);
         work.notify();

@@ -16,52 +16,48 @@
 
 namespace ucp {
 
-/**
- * The endpoints of a worker. Owns them.
- *
- * A peer has one primary endpoint here: messages of the peer are answered on it, and it takes part
- * in the selection of lanes. Endpoints that are to go wait in a list, until the worker frees them.
- */
+// The endpoints of a worker. Owns them.
+//
+// A peer has one primary endpoint here: messages of the peer are answered on it, and it takes part
+// in the selection of lanes. Endpoints that are to go wait in a list, until the worker frees them.
 class EndpointTable {
   public:
     explicit EndpointTable(EndpointHost& host);
     ~EndpointTable() { clear(); }
     EndpointTable(const EndpointTable&) = delete;
 
-    /**
-     * A new endpoint; it becomes the primary one of its peer if there is none.
-     * @param remote_uuid  0: the peer is not known yet
-     */
+    // A new endpoint; it becomes the primary one of its peer if there is none.
+    // @param remote_uuid  0: the peer is not known yet
     Endpoint& make(uint64_t remote_uuid, ConfigurationRef configuration,
                    std::unique_ptr<uct::Endpoint> scalable);
-    /** Frees it. Nothing knows it any more. */
+    // Frees it. Nothing knows it any more.
     void destroy(Endpoint& endpoint);
     size_t size() const { return count_; }
 
-    /** The primary endpoint of a peer; null if there is none. Failed ones are not found. */
+    // The primary endpoint of a peer; null if there is none. Failed ones are not found.
     Endpoint* find(uint64_t uuid) {
         const auto found = by_uuid_.find(uuid);
         return found == by_uuid_.end() ? nullptr : &*found;
     }
-    /** It is to the own worker, and the other end of another one. */
+    // It is to the own worker, and the other end of another one.
     void pair(Endpoint& endpoint);
     Loopbacks& loopbacks() { return loopbacks_; }
-    /** The endpoint that owns a transport endpoint; slow, for errors. */
+    // The endpoint that owns a transport endpoint; slow, for errors.
     Endpoint* find_owner(const uct::Endpoint* lane);
-    /** The same for many: each endpoint is looked at once. Null where there is none. */
+    // The same for many: each endpoint is looked at once. Null where there is none.
     std::vector<Endpoint*> find_owners(std::span<const uct::Endpoint* const> lanes);
-    /** Endpoints that these two have looked at so far. */
+    // Endpoints that these two have looked at so far.
     uint64_t looks() const { return looks_; }
-    /** Is it still there? Slow, for what may have outlived its endpoint. */
+    // Is it still there? Slow, for what may have outlived its endpoint.
     bool contains(const Endpoint* endpoint) const;
-    /** How many have been freed: one that was there at the same count still is. */
+    // How many have been freed: one that was there at the same count still is.
     uint64_t freed() const { return freed_; }
     template <typename Visitor>
     void for_each(Visitor visit) {
         for (Endpoint& endpoint : endpoints_) visit(endpoint);
     }
 
-    /** The same for `count` of them at most, the oldest. */
+    // The same for `count` of them at most, the oldest.
     template <typename Visitor>
     void for_first(size_t count, Visitor visit) {
         for (auto at = endpoints_.begin(); count > 0 && at != endpoints_.end(); ++at, --count) {
@@ -69,19 +65,19 @@ class EndpointTable {
         }
     }
 
-    /** Another endpoint answers the peer from now on, if it has another. */
+    // Another endpoint answers the peer from now on, if it has another.
     void resign_primary(Endpoint& endpoint);
-    /** `endpoint` takes the place of `known`, which is its peer's primary one. */
+    // `endpoint` takes the place of `known`, which is its peer's primary one.
     void replace_primary(Endpoint& known, Endpoint& endpoint);
-    /** Frees all. */
+    // Frees all.
     void clear();
 
-    /** Free the endpoint in the next progress. */
+    // Free the endpoint in the next progress.
     void doom(Endpoint& endpoint);
-    /** Those that are to be freed; what cannot be yet is doomed again by doom_again(). */
+    // Those that are to be freed; what cannot be yet is doomed again by doom_again().
     std::vector<Endpoint*> take_doomed();
     void doom_again(Endpoint& endpoint);
-    /** One that was doomed, and not again, may be freed now. */
+    // One that was doomed, and not again, may be freed now.
     void look_for_doomed() {
         has_unlisted_ = true;
         host_.work.notify();
@@ -113,7 +109,7 @@ class EndpointTable {
     uint64_t looks_ = 0;
     uint64_t freed_ = 0;
     std::vector<Endpoint*> doomed_;
-    bool has_unlisted_ = false;  //!< one that is doomed may not be noted
+    bool has_unlisted_ = false;  // one that is doomed may not be noted
 };
 
 }  // namespace ucp

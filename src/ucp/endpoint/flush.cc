@@ -12,7 +12,7 @@ struct FlushPart : uct::Completion {
 
     enum class Stage : uint8_t { kScalable, kDedicated, kAnswers };
     Stage stage = Stage::kScalable;
-    FlushWait answers;  //!< also names the request
+    FlushWait answers;  // also names the request
 };
 
 // A dedicated lane goes only when all on it is done: a flush that goes with it is done as well.

@@ -10,19 +10,17 @@ namespace ucp {
 
 class Endpoint;
 
-/** Make a request a flush of `endpoint`; start it with Endpoint::submit() or start(). */
+// Make a request a flush of `endpoint`; start it with Endpoint::submit() or start().
 void make_flush(Request& request, Endpoint& endpoint);
 
-/**
- * A flush of the library's own, to be started; `done` is called at its end.
- * @return null if there is no memory
- */
+// A flush of the library's own, to be started; `done` is called at its end.
+// @return null if there is no memory
 Request* make_internal_flush(Endpoint& endpoint, void* user_data, void (*done)(Request& flush));
 
-/** Which lane the flush needs next. */
+// Which lane the flush needs next.
 bool flush_wants_dedicated(Request& request);
 
-/** An operation that ends at the peer has ended. */
+// An operation that ends at the peer has ended.
 void flush_remote_finished(Endpoint& endpoint);
 void flush_endpoint_failed(Endpoint& endpoint, ucs_status_t status);
 

@@ -17,13 +17,11 @@ namespace ucp {
 
 class Endpoint;
 
-/**
- * What an endpoint has only while it holds a dedicated lane, from its creation to its destruction.
- *
- * It is also the lane's receive gate: until the peer's MARK is processed, messages of the new lane
- * are copied out and kept, at most as many as the window that the peer was granted; and as many of
- * those that come on the scalable lane before the peer's DMARK.
- */
+// What an endpoint has only while it holds a dedicated lane, from its creation to its destruction.
+//
+// It is also the lane's receive gate: until the peer's MARK is processed, messages of the new lane
+// are copied out and kept, at most as many as the window that the peer was granted; and as many of
+// those that come on the scalable lane before the peer's DMARK.
 struct LaneState final : uct::ReceiveGate {
     struct Held {
         uint8_t id;
@@ -31,23 +29,23 @@ struct LaneState final : uct::ReceiveGate {
     };
     struct Fence : uct::Completion {
         LaneState* state = nullptr;
-        uint8_t lane_bit = 0;  //!< the lane that is flushed
-        bool running = false;  //!< one-sided operations wait for that flush
+        uint8_t lane_bit = 0;  // the lane that is flushed
+        bool running = false;  // one-sided operations wait for that flush
     };
     struct Flush : uct::Completion {
         LaneState* state = nullptr;
-        bool due = false;  //!< wanted; the lane had no room for it or for the marker yet
+        bool due = false;  // wanted; the lane had no room for it or for the marker yet
         bool running = false;
-        bool is_done = false;  //!< the lane has done all that it ever will: see drained()
+        bool is_done = false;  // the lane has done all that it ever will: see drained()
     };
 
-    /** DMARK's own place in the lane's queue: messages on the scalable lane do not wait for it. */
+    // DMARK's own place in the lane's queue: messages on the scalable lane do not wait for it.
     struct MarkerWait : uct::Pending {
         MarkerWait(LaneState& lane, Progress serve) : uct::Pending(serve), state(lane) {}
         LaneState& state;
     };
 
-    /** @param held_count  counts the messages that are held back */
+    // @param held_count  counts the messages that are held back
     LaneState(Endpoint& owner, uint64_t& held_count) : endpoint(owner), held_messages(held_count) {
         fence.state = this;
         flush.state = this;
@@ -67,32 +65,30 @@ struct LaneState final : uct::ReceiveGate {
     void posted() {
         if (direction != nullptr) direction->tx.posted();
     }
-    /**
-     * Everything of this end is complete and nothing more is posted: once the peer knows, its end
-     * goes at any time. So a flush must leave the lane alone from here on.
-     */
+    // Everything of this end is complete and nothing more is posted: once the peer knows, its end
+    // goes at any time. So a flush must leave the lane alone from here on.
     bool drained() const { return flush.is_done; }
 
     Endpoint& endpoint;
     uint64_t& held_messages;
-    void* owner = nullptr;         //!< the driver that made it, for its callbacks
-    unsigned interface_index = 0;  //!< place of the lane's transport in the InterfaceSet
+    void* owner = nullptr;         // the driver that made it, for its callbacks
+    unsigned interface_index = 0;  // place of the lane's transport in the InterfaceSet
     QueuePairBudget::Share share;
-    std::unique_ptr<MarkerWait> marker_wait;  //!< the dedicated lane may know it, and goes first
+    std::unique_ptr<MarkerWait> marker_wait;  // the dedicated lane may know it, and goes first
     std::unique_ptr<uct::Endpoint> dedicated;
-    lanes::Switch* direction = nullptr;  //!< the negotiator's
+    lanes::Switch* direction = nullptr;  // the negotiator's
     bool connected = false;
-    bool is_watched = false;            //!< messages have found no room: the driver looks after it
-    bool had_room = false;              //!< since the driver looked last
-    std::vector<std::byte> end_marker;  //!< DMARK that waits for room on the dedicated lane
+    bool is_watched = false;            // messages have found no room: the driver looks after it
+    bool had_room = false;              // since the driver looked last
+    std::vector<std::byte> end_marker;  // DMARK that waits for room on the dedicated lane
     Fence fence;
     Flush flush;
 
-    bool has_lost = false;  //!< there was no memory for one: what is kept must not be handed over
+    bool has_lost = false;  // there was no memory for one: what is kept must not be handed over
     std::vector<Held> held;
-    std::vector<Held> early;  //!< ordered messages of the scalable lane before DMARK
+    std::vector<Held> early;  // ordered messages of the scalable lane before DMARK
 
-    /** From the end of the use of the dedicated lane until the peer has acknowledged DMARK. */
+    // From the end of the use of the dedicated lane until the peer has acknowledged DMARK.
     std::unique_ptr<OrderedLane> ordered;
 
   private:

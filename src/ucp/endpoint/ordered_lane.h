@@ -9,18 +9,16 @@
 
 namespace ucp {
 
-/**
- * The scalable lane of an endpoint that has just left its dedicated lane: each message says whose
- * it is and which round's DMARK it comes after, so that the receiver can hold it until then.
- * Messages only; all of them travel as AmId::kOrdered: short ones as short ones, since a queue may
- * take more of those, the others through a bounce buffer.
- */
+// The scalable lane of an endpoint that has just left its dedicated lane: each message says whose
+// it is and which round's DMARK it comes after, so that the receiver can hold it until then.
+// Messages only; all of them travel as AmId::kOrdered: short ones as short ones, since a queue may
+// take more of those, the others through a bounce buffer.
 class OrderedLane final : public uct::Endpoint {
   public:
-    /** @param scalable  outlives this */
+    // @param scalable  outlives this
     OrderedLane(const Lane& scalable, uint64_t sender, uint32_t epoch);
 
-    /** What a message may be on this lane. */
+    // What a message may be on this lane.
     Lane lane() { return {*this, attributes_, domains_}; }
 
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
@@ -64,7 +62,7 @@ class OrderedLane final : public uct::Endpoint {
     bool is_connected(const uct::RemoteAddress&) const override { return false; }
 
   private:
-    /** Bytes behind a short message's first eight: they are put together on the stack. */
+    // Bytes behind a short message's first eight: they are put together on the stack.
     static constexpr size_t kMostShort = 256;
 
     struct Short;
@@ -75,7 +73,7 @@ class OrderedLane final : public uct::Endpoint {
     uct::Endpoint& scalable_;
     uct::InterfaceAttributes attributes_;
     const DomainPair domains_;
-    const size_t most_short_;  //!< bytes behind the first eight; 0: the lane has no short messages
+    const size_t most_short_;  // bytes behind the first eight; 0: the lane has no short messages
     OrderedHeader header_;
 };
 

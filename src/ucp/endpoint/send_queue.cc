@@ -20,10 +20,8 @@ Backlog& Endpoint::backlog() {
     return *backlog_;
 }
 
-/**
- * While control messages are posted for a request. They may change the lane, and what waits must
- * not go by a call from within: the request may be the first of it.
- */
+// While control messages are posted for a request. They may change the lane, and what waits must
+// not go by a call from within: the request may be the first of it.
 class Endpoint::MakingWay {
   public:
     explicit MakingWay(Endpoint& endpoint)

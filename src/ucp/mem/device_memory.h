@@ -8,14 +8,12 @@
 
 namespace ucp {
 
-/**
- * See to it that the process's memory gate (ucs/memory/gate.h) hears of mappings, and that those
- * who know devices get ready. Where there are no memory events, each buffer is asked for.
- * @param has_events  false: the user wants none
- */
+// See to it that the process's memory gate (ucs/memory/gate.h) hears of mappings, and that those
+// who know devices get ready. Where there are no memory events, each buffer is asked for.
+// @param has_events  false: the user wants none
 void open_device_memory(bool has_events);
 
-/** Who can copy this memory; null: host memory, as is null. */
+// Who can copy this memory; null: host memory, as is null.
 inline ucs::MemoryDetector* device_of(const void* address, size_t length) {
     ucs::MemoryGate& gate = ucs::MemoryGate::instance();
     if (length == 0 || gate.is_plain(address)) [[likely]]
@@ -23,7 +21,7 @@ inline ucs::MemoryDetector* device_of(const void* address, size_t length) {
     return gate.classify(address, length).owner;
 }
 
-/** Copy between buffers of any kind, and wait for the end of it. */
+// Copy between buffers of any kind, and wait for the end of it.
 inline ucs_status_t copy_memory(void* to, const void* from, size_t length) {
     ucs::MemoryDetector* device = device_of(to, length);
     if (device == nullptr) device = device_of(from, length);

@@ -19,37 +19,33 @@ namespace ucp {
 
 class Memory;
 
-/**
- * The mapped memory of a context, by names that remote keys carry.
- *
- * Transports without remote access have the target's processor do it on behalf of the peer; there
- * is no device then to hold the peer to what was mapped. So each emulated access presents the name
- * and the context's identity, a random number, and the target checks them, the range and the access
- * right here.
- *
- * A key may also name no memory at all (a PackedKey that was not parsed). Its accesses have only an
- * address, and reach memory that the program has published: that it mapped, for remote access, and
- * packed a key of.
- */
+// The mapped memory of a context, by names that remote keys carry.
+//
+// Transports without remote access have the target's processor do it on behalf of the peer; there
+// is no device then to hold the peer to what was mapped. So each emulated access presents the name
+// and the context's identity, a random number, and the target checks them, the range and the access
+// right here.
+//
+// A key may also name no memory at all (a PackedKey that was not parsed). Its accesses have only an
+// address, and reach memory that the program has published: that it mapped, for remote access, and
+// packed a key of.
 class RegionTable {
   public:
     explicit RegionTable(uint64_t identity = 0) : identity_(identity) {}
 
     uint64_t identity() const { return identity_; }
-    /** @return a name; never 0 */
+    // @return a name; never 0
     uint64_t add(Memory& memory);
     size_t size() const { return slots_.size(); }
-    /** Of all that is in it. */
+    // Of all that is in it.
     size_t bytes() const { return bytes_; }
-    /** No effect for names that are not in use. */
+    // No effect for names that are not in use.
     void remove(uint64_t region);
-    /** Accesses without a name may go to this memory from now on. @return UCS_ERR_NO_MEMORY */
+    // Accesses without a name may go to this memory from now on. @return UCS_ERR_NO_MEMORY
     ucs_status_t publish(const Memory& memory);
-    /**
-     * Where a peer may access; null if it may not.
-     * @param identity, region  both 0: any published memory that holds the whole range
-     * @param prot  bits UCP_MEM_MAP_PROT_REMOTE_*
-     */
+    // Where a peer may access; null if it may not.
+    // @param identity, region  both 0: any published memory that holds the whole range
+    // @param prot  bits UCP_MEM_MAP_PROT_REMOTE_*
     void* access(uint64_t identity, uint64_t region, uint64_t address, size_t length,
                  unsigned prot) const;
 
@@ -60,25 +56,23 @@ class RegionTable {
                        unsigned prot) const;
 
     Slots slots_;
-    /** By address. A program may publish memory that overlaps, or the same twice. */
+    // By address. A program may publish memory that overlaps, or the same twice.
     std::set<std::pair<uintptr_t, const Memory*>> published_;
-    size_t longest_ = 0;  //!< bytes of the longest that was ever published
+    size_t longest_ = 0;  // bytes of the longest that was ever published
     uint64_t identity_;
     size_t bytes_ = 0;
 };
 
-/**
- * The memory domains of a context, and what is registered with them.
- *
- * Thread rule: under a DomainLock, if several threads use the context; the list of domains is
- * constant once the context is made.
- */
+// The memory domains of a context, and what is registered with them.
+//
+// Thread rule: under a DomainLock, if several threads use the context; the list of domains is
+// constant once the context is made.
 class DomainSet {
   public:
     struct Options {
-        bool is_shared = false;       //!< workers of several threads use the context
-        bool exports_memory = false;  //!< UCP_FEATURE_EXPORTED_MEMH
-        uint64_t identity = 0;        //!< of the context, in remote keys
+        bool is_shared = false;       // workers of several threads use the context
+        bool exports_memory = false;  // UCP_FEATURE_EXPORTED_MEMH
+        uint64_t identity = 0;        // of the context, in remote keys
     };
 
     DomainSet() = default;
@@ -94,18 +88,16 @@ class DomainSet {
     Domain& operator[](size_t index) { return domains_[index]; }
     const Domain& operator[](size_t index) const { return domains_[index]; }
 
-    /** Serialises the domains; null if one thread alone uses the context. Recursive. */
+    // Serialises the domains; null if one thread alone uses the context. Recursive.
     std::recursive_mutex* mutex() { return options_.is_shared ? &mutex_ : nullptr; }
 
     RegionTable& regions() { return regions_; }
-    /** Null: every operation registers for itself. */
+    // Null: every operation registers for itself.
     RegistrationCache* registrations() { return registrations_.get(); }
-    /**
-     * Keep registrations for later operations, as far as memory events keep them honest.
-     * @return false if nothing tells when memory is unmapped; there is no cache then
-     */
+    // Keep registrations for later operations, as far as memory events keep them honest.
+    // @return false if nothing tells when memory is unmapped; there is no cache then
     bool open_cache(const RegistrationCache::Limits& limits, bool use_events);
-    /** From time to time: what was unmapped does not stay pinned until the next lookup. */
+    // From time to time: what was unmapped does not stay pinned until the next lookup.
     void collect();
 
   private:
@@ -117,7 +109,7 @@ class DomainSet {
     MemoryEvents memory_events_;
 };
 
-/** Takes the domains' lock for a scope, if there is one. */
+// Takes the domains' lock for a scope, if there is one.
 class DomainLock {
   public:
     explicit DomainLock(DomainSet& domains) : mutex_(domains.mutex()) {

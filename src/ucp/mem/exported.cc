@@ -25,10 +25,10 @@ struct Packed {
     uint32_t magic;
     uint32_t version;
     uint64_t host;
-    uint64_t device, inode;  //!< what the descriptor must lead to: its number may be used anew
+    uint64_t device, inode;  // what the descriptor must lead to: its number may be used anew
     int32_t process;
     int32_t descriptor;
-    uint64_t length;  //!< bytes to be used, from the first on
+    uint64_t length;  // bytes to be used, from the first on
 };
 #pragma pack(pop)
 

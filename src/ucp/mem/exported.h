@@ -11,7 +11,7 @@
 // process of the same user maps the same pages.
 namespace ucp {
 
-/** Pages without a name in any file system: they go with the last process that maps them. */
+// Pages without a name in any file system: they go with the last process that maps them.
 class SharedPages {
   public:
     SharedPages() = default;
@@ -23,18 +23,16 @@ class SharedPages {
     void* address() const { return address_; }
     size_t length() const { return length_; }
 
-    /** @param hint  where they should be, or with `fixed` must be */
+    // @param hint  where they should be, or with `fixed` must be
     static ucs_status_t create(size_t length, void* hint, bool fixed, SharedPages* pages);
 
     static size_t packed_size();
-    /** The bytes that let another process map the first `used` bytes of them. */
+    // The bytes that let another process map the first `used` bytes of them.
     void pack(void* buffer, size_t used) const;
-    /**
-     * Map the pages of another process, or of this one once more.
-     * @param used  as given to pack()
-     * @return UCS_ERR_INVALID_PARAM: these are no such bytes; UCS_ERR_UNREACHABLE: another host, or
-     *         the process is gone or forbids it; UCS_ERR_NO_MEMORY
-     */
+    // Map the pages of another process, or of this one once more.
+    // @param used  as given to pack()
+    // @return UCS_ERR_INVALID_PARAM: these are no such bytes; UCS_ERR_UNREACHABLE: another host, or
+    //         the process is gone or forbids it; UCS_ERR_NO_MEMORY
     static ucs_status_t open(const void* packed, SharedPages* pages, size_t* used);
 
   private:

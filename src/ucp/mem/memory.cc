@@ -31,10 +31,8 @@ unsigned prot_of(uct::PeerRights rights) {
     return prot;
 }
 
-/**
- * Brings all pages in, for writes if they may be written. What devices have registered stays;
- * kernels before 5.14 leave it at that.
- */
+// Brings all pages in, for writes if they may be written. What devices have registered stays;
+// kernels before 5.14 leave it at that.
 void bring_in(void* address, size_t length) {
 #if defined(MADV_POPULATE_READ) && defined(MADV_POPULATE_WRITE)
     if (length == 0) return;

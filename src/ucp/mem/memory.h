@@ -16,39 +16,35 @@ class DomainSet;
 class RegistrationCache;
 struct CachedRegion;
 
-/**
- * Memory known to domains of a context: what ucp_mem_h points to, which all of them know, or the
- * buffer of an operation that came without a handle.
- *
- * What peers may do with it is said when it is made, and registered exactly: no byte beside the
- * range (but with both rights it grows to whole 8-byte words, for atomics on smaller ones), no
- * access beyond the rights, none after its end. So such a registration is its own, with two
- * exceptions. What no peer may access uses the context's registration cache, if there is one: whole
- * pages, which stay registered for the next operation or handle. And so does what peers may only
- * read for the length of an operation, where registering pins pages and takes long; there the key
- * is good for reading the pages until they leave the cache. While memory with rights lives, the
- * context's RegionTable names it, so that emulated remote accesses are checked against it.
- *
- * Thread rule: what registers takes the context's lock; one thread at a time asks a buffer for
- * handles; the rest is constant.
- */
+// Memory known to domains of a context: what ucp_mem_h points to, which all of them know, or the
+// buffer of an operation that came without a handle.
+//
+// What peers may do with it is said when it is made, and registered exactly: no byte beside the
+// range (but with both rights it grows to whole 8-byte words, for atomics on smaller ones), no
+// access beyond the rights, none after its end. So such a registration is its own, with two
+// exceptions. What no peer may access uses the context's registration cache, if there is one: whole
+// pages, which stay registered for the next operation or handle. And so does what peers may only
+// read for the length of an operation, where registering pins pages and takes long; there the key
+// is good for reading the pages until they leave the cache. While memory with rights lives, the
+// context's RegionTable names it, so that emulated remote accesses are checked against it.
+//
+// Thread rule: what registers takes the context's lock; one thread at a time asks a buffer for
+// handles; the rest is constant.
 class Memory {
   public:
-    /** As ucp_mem_map. */
+    // As ucp_mem_map.
     static ucs_status_t map(DomainSet& domains, const ucp_mem_map_params_t& params,
                             Memory** memory);
-    /**
-     * A buffer of an operation that came without a handle, registered with all domains for every
-     * access of peers.
-     * @return the status of the domain that refused; UCS_ERR_NO_MEMORY
-     */
+    // A buffer of an operation that came without a handle, registered with all domains for every
+    // access of peers.
+    // @return the status of the domain that refused; UCS_ERR_NO_MEMORY
     static ucs_status_t create(DomainSet& domains, void* address, size_t length, Memory** memory);
-    /** The same, registered with a domain when handle() first asks for it. */
+    // The same, registered with a domain when handle() first asks for it.
     static ucs_status_t create_on_demand(DomainSet& domains, void* address, size_t length,
                                          uct::PeerRights rights, Memory** memory);
     static void destroy(Memory* memory);
 
-    /** The buffer's registration is for nobody else: a peer that failed may still read there. */
+    // The buffer's registration is for nobody else: a peer that failed may still read there.
     void distrust() { is_distrusted_ = true; }
 
     DomainSet& domains() const { return domains_; }
@@ -57,12 +53,12 @@ class Memory {
     ucs_memory_type_t type() const { return type_; }
     uint64_t region() const { return region_; }
 
-    /** The registration with a domain; null if that domain cannot register memory, or refuses. */
+    // The registration with a domain; null if that domain cannot register memory, or refuses.
     uct::MemoryHandle* handle(unsigned domain) const {
         uct::MemoryHandle* const known = registered(domain);
         return known != nullptr || !is_on_demand_ ? known : register_with(domain);
     }
-    /** The same, of what has been registered so far. */
+    // The same, of what has been registered so far.
     uct::MemoryHandle* registered(unsigned domain) const;
 
     bool covers(uint64_t address, size_t length) const {
@@ -70,11 +66,11 @@ class Memory {
         return address >= start && address - start <= length_ &&
                length <= length_ - (address - start);
     }
-    /** Pages that can be exported; not mapped for memory of another kind. */
+    // Pages that can be exported; not mapped for memory of another kind.
     const SharedPages& pages() const { return pages_; }
-    /** @param prot  bits UCP_MEM_MAP_PROT_REMOTE_* */
+    // @param prot  bits UCP_MEM_MAP_PROT_REMOTE_*
     bool allows(unsigned prot) const { return (prot_ & prot) == prot; }
-    /** What peers may do with it. */
+    // What peers may do with it.
     uct::PeerRights rights() const;
 
     ucs_status_t advise(const ucp_mem_advise_params_t& params) const;
@@ -85,7 +81,7 @@ class Memory {
     ~Memory() = default;
     ucs_status_t allocate(const ucp_mem_map_params_t& params, void* hint, size_t length);
     ucs_status_t allocate_on_device(ucs_memory_type_t type, size_t length);
-    /** @param cache  may have it registered already; null: registered for this handle alone */
+    // @param cache  may have it registered already; null: registered for this handle alone
     ucs_status_t register_everywhere(RegistrationCache* cache);
     uct::MemoryHandle* register_with(unsigned domain) const;
     uct::MemoryHandle* register_alone(unsigned domain) const;
@@ -95,25 +91,25 @@ class Memory {
     DomainSet& domains_;
     void* address_ = nullptr;
     size_t length_ = 0;
-    size_t allocated_ = 0;  //!< bytes of a mapping that is ours; 0: the user's memory
-    uct::MemoryDomain* allocator_ = nullptr;  //!< whose it is, if a domain's
-    ucs::MemoryDetector* device_ = nullptr;   //!< or a device's
-    SharedPages pages_;                       //!< likewise ours, where others may map them too
+    size_t allocated_ = 0;  // bytes of a mapping that is ours; 0: the user's memory
+    uct::MemoryDomain* allocator_ = nullptr;  // whose it is, if a domain's
+    ucs::MemoryDetector* device_ = nullptr;   // or a device's
+    SharedPages pages_;                       // likewise ours, where others may map them too
     unsigned prot_ = ~0u;
     ucs_memory_type_t type_ = UCS_MEMORY_TYPE_HOST;
     uint64_t region_ = 0;
-    CachedRegion* cached_ = nullptr;  //!< we are one of its users
+    CachedRegion* cached_ = nullptr;  // we are one of its users
     bool is_on_demand_ = false;
     bool is_distrusted_ = false;
-    mutable unsigned refused_ = ~0u;                   //!< a domain that is not asked again
-    mutable std::vector<uct::MemoryHandle*> handles_;  //!< our own; empty or one for each domain
+    mutable unsigned refused_ = ~0u;                   // a domain that is not asked again
+    mutable std::vector<uct::MemoryHandle*> handles_;  // our own; empty or one for each domain
 };
 
-/** A registration with one domain for the length of one operation. */
+// A registration with one domain for the length of one operation.
 struct Registration {
     uct::MemoryHandle* handle = nullptr;
     unsigned domain = 0;
-    CachedRegion* cached = nullptr;  //!< holds the handle, if any does
+    CachedRegion* cached = nullptr;  // holds the handle, if any does
 
     ucs_status_t open(DomainSet& domains, unsigned domain, void* address, size_t length);
     void close(DomainSet& domains);

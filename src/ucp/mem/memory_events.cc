@@ -32,7 +32,7 @@ namespace ucp {
 
 namespace {
 
-/** What libucm reads from the environment by itself: here to be listed. */
+// What libucm reads from the environment by itself: here to be listed.
 struct HookConfig {
     ucm_mmap_hook_mode_t mode;
 };
@@ -54,11 +54,9 @@ void unmapped(ucm_event_type_t, ucm_event_t* event, void* arg) {
     if (size > 0) static_cast<Invalidations*>(arg)->push(begin, begin + size);
 }
 
-/**
- * What a fork does to pinned pages depends on the kernel: on old ones the parent's first write
- * moves it to other pages. So all is registered anew, whether it was there before the fork or came
- * on another thread meanwhile.
- */
+// What a fork does to pinned pages depends on the kernel: on old ones the parent's first write
+// moves it to other pages. So all is registered anew, whether it was there before the fork or came
+// on another thread meanwhile.
 class Forks {
   public:
     static Forks& instance() {

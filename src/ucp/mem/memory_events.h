@@ -7,18 +7,16 @@
 
 namespace ucp {
 
-/**
- * Address ranges that are no longer what they were, on the way from whoever unmaps them to the
- * registration cache.
- *
- * push() runs inside munmap(): it may be in the allocator, in a signal handler, on any thread. So
- * it takes no lock and allocates nothing. A fixed number of ranges waits; when there is no room,
- * everything is taken to be gone. Whoever takes them sees every push that has returned: the check
- * is one comparison of the number of pushes, and the ranges are found by looking at all places, so
- * that a thread that stands still in the middle of a push holds up nobody.
- *
- * Thread rule: push() is called by any thread, is_empty() and take() by one at a time.
- */
+// Address ranges that are no longer what they were, on the way from whoever unmaps them to the
+// registration cache.
+//
+// push() runs inside munmap(): it may be in the allocator, in a signal handler, on any thread. So
+// it takes no lock and allocates nothing. A fixed number of ranges waits; when there is no room,
+// everything is taken to be gone. Whoever takes them sees every push that has returned: the check
+// is one comparison of the number of pushes, and the ranges are found by looking at all places, so
+// that a thread that stands still in the middle of a push holds up nobody.
+//
+// Thread rule: push() is called by any thread, is_empty() and take() by one at a time.
 class Invalidations {
   public:
     static constexpr uintptr_t kEnd = UINTPTR_MAX;
@@ -32,7 +30,7 @@ class Invalidations {
 
     bool is_empty() const { return pushed_.load(std::memory_order_acquire) == taken_; }
 
-    /** function(begin, end) for each range. */
+    // function(begin, end) for each range.
     template <typename Function>
     void take(Function&& function) {
         taken_ = pushed_.load(std::memory_order_acquire);
@@ -73,17 +71,15 @@ class Invalidations {
     uint64_t taken_ = 0;
 };
 
-/**
- * Sees to it that invalidations hear of all memory that goes, and of forks: from libucm, if that is
- * there, and it can. A program that links parts of the library without it has no events.
- */
+// Sees to it that invalidations hear of all memory that goes, and of forks: from libucm, if that is
+// there, and it can. A program that links parts of the library without it has no events.
 class MemoryEvents {
   public:
     MemoryEvents() = default;
     ~MemoryEvents();
     MemoryEvents(MemoryEvents&&) = delete;
 
-    /** @return false: there are no events, and nothing is remembered truly */
+    // @return false: there are no events, and nothing is remembered truly
     bool report_to(Invalidations& invalidations);
 
   private:

@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kChecked = offsetof(PackedKeyHeader, version);
 
-/** function(domain index, domain, registration) for each domain that gives the memory a key. */
+// function(domain index, domain, registration) for each domain that gives the memory a key.
 template <typename Function>
 void for_each_key(const Memory& memory, Function function) {
     if (memory.rights() == uct::PeerRights::kNone) return;

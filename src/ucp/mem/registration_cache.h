@@ -15,17 +15,17 @@ namespace ucp {
 
 struct Domain;
 
-/** Whole pages that are registered with the domains that asked for it. */
+// Whole pages that are registered with the domains that asked for it.
 struct CachedRegion {
     boost::intrusive::set_member_hook<> by_address;
     boost::intrusive::list_member_hook<> by_age;
     uintptr_t begin = 0, end = 0;
     uint32_t users = 0;
-    bool is_current = false;  //!< can be found
-    /** Of each domain two: for this process alone, and such that peers may read. */
+    bool is_current = false;  // can be found
+    // Of each domain two: for this process alone, and such that peers may read.
     std::unique_ptr<uct::MemoryHandle*[]> handles;
 
-    /** One that is fit for use with those rights, if there is one. */
+    // One that is fit for use with those rights, if there is one.
     uct::MemoryHandle* find(unsigned domain, uct::PeerRights rights) const {
         uct::MemoryHandle* const own = handles[size_t{2} * domain];
         return own != nullptr && rights == uct::PeerRights::kNone ? own : handles[2 * domain + 1];
@@ -35,25 +35,23 @@ struct CachedRegion {
     bool covers(uintptr_t first, uintptr_t last) const { return begin <= first && last <= end; }
 };
 
-/**
- * The registrations of a context that outlive the operation that they were made for.
- *
- * It is for what this process does with its memory, and for peers that read; see Memory about the
- * latter. What peers may write is never kept here: a key would outlive what it was given for.
- *
- * Regions that can be found do not overlap: a range that overlaps some takes their place, as one
- * region around all. What invalidations name cannot be found from then on; it stays registered
- * until its last user lets go. Unused regions wait in the order of their last use, and the oldest
- * go when there are more, in number or bytes, than the limits say. A region that finds no room
- * below the limits lives as long as its users.
- *
- * Correct programs use no memory while they unmap it. So a range whose users say that it is there
- * is registered for what it is then; and what a region holds beyond their ranges comes from
- * regions that were current when the invalidations were last taken, so that whatever has happened
- * to it since is still to be taken.
- *
- * Thread rule: under the context's lock; invalidations().push() from anywhere.
- */
+// The registrations of a context that outlive the operation that they were made for.
+//
+// It is for what this process does with its memory, and for peers that read; see Memory about the
+// latter. What peers may write is never kept here: a key would outlive what it was given for.
+//
+// Regions that can be found do not overlap: a range that overlaps some takes their place, as one
+// region around all. What invalidations name cannot be found from then on; it stays registered
+// until its last user lets go. Unused regions wait in the order of their last use, and the oldest
+// go when there are more, in number or bytes, than the limits say. A region that finds no room
+// below the limits lives as long as its users.
+//
+// Correct programs use no memory while they unmap it. So a range whose users say that it is there
+// is registered for what it is then; and what a region holds beyond their ranges comes from
+// regions that were current when the invalidations were last taken, so that whatever has happened
+// to it since is still to be taken.
+//
+// Thread rule: under the context's lock; invalidations().push() from anywhere.
 class RegistrationCache {
   public:
     struct Limits {
@@ -71,19 +69,17 @@ class RegistrationCache {
     ~RegistrationCache();
     RegistrationCache(const RegistrationCache&) = delete;
 
-    /** A region around the range, for one more user. @return null if there is no memory */
+    // A region around the range, for one more user. @return null if there is no memory
     CachedRegion* get(const void* address, size_t length);
     void put(CachedRegion& region);
-    /** As put(); nobody may find it any more, as a peer may still read there. */
+    // As put(); nobody may find it any more, as a peer may still read there.
     void put_for_good(CachedRegion& region);
-    /**
-     * The registration with a domain, made at need; null if it refuses: then nobody else finds it.
-     * @param rights  none, or to read: what peers may write is registered for its user alone
-     */
+    // The registration with a domain, made at need; null if it refuses: then nobody else finds it.
+    // @param rights  none, or to read: what peers may write is registered for its user alone
     uct::MemoryHandle* handle(CachedRegion& region, unsigned domain,
                               uct::PeerRights rights = uct::PeerRights::kNone);
 
-    /** Deregisters what was unmapped meanwhile and has no user; next to nothing if none was. */
+    // Deregisters what was unmapped meanwhile and has no user; next to nothing if none was.
     void collect() {
         if (!invalidations_.is_empty()) [[unlikely]]
             take_invalidations();
@@ -110,13 +106,13 @@ class RegistrationCache {
                                       &CachedRegion::by_age>>;
 
     CachedRegion* make(uintptr_t begin, uintptr_t end);
-    /** The first region that ends behind an address. */
+    // The first region that ends behind an address.
     Current::iterator first_behind(uintptr_t address);
     void take_invalidations();
-    /** Out of reach; deregistered if unused. */
+    // Out of reach; deregistered if unused.
     void forget(CachedRegion& region);
     void destroy(CachedRegion& region);
-    /** Make room for one of so many bytes. @return false if what is in use leaves none */
+    // Make room for one of so many bytes. @return false if what is in use leaves none
     bool evict_for(size_t bytes);
     bool evict_oldest();
 
@@ -124,7 +120,7 @@ class RegistrationCache {
     const Limits limits_;
     Current current_;
     Unused unused_;
-    size_t bytes_ = 0;  //!< of the current ones
+    size_t bytes_ = 0;  // of the current ones
     Statistics statistics_;
     Invalidations invalidations_;
 };

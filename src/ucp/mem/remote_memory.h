@@ -16,29 +16,27 @@ namespace ucp {
 
 class DomainSet;
 
-/** A domain of ours and the domain of the peer that it reaches, over some lane. */
+// A domain of ours and the domain of the peer that it reaches, over some lane.
 struct DomainPair {
     uint8_t local;
     uint8_t remote;
     friend bool operator==(DomainPair, DomainPair) = default;
 };
 
-/**
- * The right to access memory of a peer, for the lanes of one endpoint: what ucp_rkey_h points to.
- *
- * Holds one transport key for each domain pair of the endpoint that the peer's bytes serve. A lane
- * for which find() gives kInvalidRemoteKey goes by emulation, which needs only the header.
- */
+// The right to access memory of a peer, for the lanes of one endpoint: what ucp_rkey_h points to.
+//
+// Holds one transport key for each domain pair of the endpoint that the peer's bytes serve. A lane
+// for which find() gives kInvalidRemoteKey goes by emulation, which needs only the header.
 class RemoteMemory {
   public:
-    /** Domain pairs of an endpoint, and so the most rails that it spreads transfers over. */
+    // Domain pairs of an endpoint, and so the most rails that it spreads transfers over.
     static constexpr size_t kMaxKeys = 8;
 
     RemoteMemory() = default;
     RemoteMemory(const RemoteMemory&) = delete;
     ~RemoteMemory() { close(); }
 
-    /** @return UCS_ERR_INVALID_ADDR if a domain finds its part of the bytes malformed */
+    // @return UCS_ERR_INVALID_ADDR if a domain finds its part of the bytes malformed
     ucs_status_t open(DomainSet& domains, const PackedKey& packed,
                       std::span<const DomainPair> pairs);
     void close();
@@ -50,7 +48,7 @@ class RemoteMemory {
         return uct::kInvalidRemoteKey;
     }
 
-    /** The same for atomics, which not all memory that a lane reaches allows. */
+    // The same for atomics, which not all memory that a lane reaches allows.
     uct::RemoteKey find_for_atomics(DomainPair pair) const {
         for (const Entry& entry : std::span(entries_).first(count_)) {
             if (entry.pair == pair && entry.has_atomics) return entry.key;
@@ -63,15 +61,14 @@ class RemoteMemory {
                length <= header_.length - (address - header_.address);
     }
     const PackedKeyHeader& header() const { return header_; }
-    /** Memory of a device, for the devices of the owner's host; null: it is none, or not for them.
-     */
+    // Memory of a device, for the devices of the owner's host; null: it is none, or not for them.
     const ucs::MemoryExport* exported() const { return exported_.get(); }
-    /** It is used so. @return true: for the first time */
+    // It is used so. @return true: for the first time
     bool use_exported() const { return !std::exchange(is_exported_used_, true); }
 
-    /** As ucp_rkey_ptr: memory of this very process, or mapped into it. */
+    // As ucp_rkey_ptr: memory of this very process, or mapped into it.
     ucs_status_t pointer(uint64_t address, void** pointer) const;
-    /** An order by what the keys give access to. */
+    // An order by what the keys give access to.
     static int compare(const RemoteMemory& a, const RemoteMemory& b);
 
   private:

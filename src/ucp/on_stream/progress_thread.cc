@@ -10,7 +10,7 @@ namespace ucp {
 
 namespace {
 
-constexpr unsigned kIdleRounds = 20000;  //!< rounds in which nothing happens, a few milliseconds
+constexpr unsigned kIdleRounds = 20000;  // rounds in which nothing happens, a few milliseconds
 constexpr std::chrono::microseconds kPause{20};
 
 }  // namespace

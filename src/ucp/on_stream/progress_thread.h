@@ -10,17 +10,15 @@
 
 namespace ucp {
 
-/**
- * A thread that makes progress for a program that does not. It looks without a pause while
- * something happens, and every 20 us when nothing has for a while.
- */
+// A thread that makes progress for a program that does not. It looks without a pause while
+// something happens, and every 20 us when nothing has for a while.
 class ProgressThread {
   public:
-    /** @param progress  returns how much has happened; takes the worker's lock by itself
-     *  @return UCS_ERR_NO_RESOURCE: the system gives no thread */
+    // @param progress  returns how much has happened; takes the worker's lock by itself
+    //  @return UCS_ERR_NO_RESOURCE: the system gives no thread
     static ucs_status_t create(std::function<unsigned()> progress,
                                std::unique_ptr<ProgressThread>* thread);
-    /** Waits for it. */
+    // Waits for it.
     ~ProgressThread();
     ProgressThread(ProgressThread&&) = delete;
 

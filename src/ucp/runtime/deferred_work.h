@@ -5,10 +5,8 @@
 
 namespace ucp {
 
-/**
- * Whether something was put aside for the next progress of a worker: whoever puts something aside
- * in a list of its own says so here. Any thread.
- */
+// Whether something was put aside for the next progress of a worker: whoever puts something aside
+// in a list of its own says so here. Any thread.
 class DeferredWork {
   public:
     void notify() { is_due_.store(true, std::memory_order_relaxed); }

@@ -17,25 +17,23 @@ inline constexpr uint32_t kHasTracker = 0;
 inline constexpr uint32_t kHasTracker = 1;
 #endif
 
-/**
- * What every call of a worker looks at first: whether several threads use the worker, whether the
- * usage tracker counts sends at the moment, and whether buffers may lie in the memory of a device.
- * One word says all, so that the send path tests it once.
- */
+// What every call of a worker looks at first: whether several threads use the worker, whether the
+// usage tracker counts sends at the moment, and whether buffers may lie in the memory of a device.
+// One word says all, so that the send path tests it once.
 class Gate {
   public:
     enum Bit : uint32_t {
-        kThreads = 1u << 0,                     //!< several threads: take the lock
-        kTracker = kHasTracker << 1,            //!< the usage tracker is armed: report sends
-        kTrackerLocked = kHasTracker << 2,      //!< the same for several threads: under the lock
-        kDevices = ucs::MemoryGate::kWatchBit,  //!< buffers are looked at
+        kThreads = 1u << 0,                     // several threads: take the lock
+        kTracker = kHasTracker << 1,            // the usage tracker is armed: report sends
+        kTrackerLocked = kHasTracker << 2,      // the same for several threads: under the lock
+        kDevices = ucs::MemoryGate::kWatchBit,  // buffers are looked at
     };
     static constexpr uint32_t kAnyTracker = kTracker | kTrackerLocked;
 
-    /** Who sleeps for the worker while other threads may call it. */
+    // Who sleeps for the worker while other threads may call it.
     class Sleeper {
       public:
-        /** A call of a thread that holds the lock is about to end: it may have left work behind. */
+        // A call of a thread that holds the lock is about to end: it may have left work behind.
         virtual void look_at_call() = 0;
 
       protected:
@@ -50,35 +48,35 @@ class Gate {
     bool has_threads() const { return (bits() & kThreads) != 0; }
     std::recursive_mutex& mutex() { return mutex_; }
 
-    /** Several threads use the worker. Before any of them does. */
+    // Several threads use the worker. Before any of them does.
     void set_threads() { set(kThreads, true); }
-    /** Under the lock. Null: nobody sleeps. */
+    // Under the lock. Null: nobody sleeps.
     void set_sleeper(Sleeper* sleeper) { sleeper_ = sleeper; }
     void end_call() {
         if (sleeper_ != nullptr) [[unlikely]]
             sleeper_->look_at_call();
     }
-    /** Null: sends are never counted. */
+    // Null: sends are never counted.
     void set_tracker(ucs::UsageTracker* tracker) { tracker_ = tracker; }
     ucs::UsageTracker* tracker() const { return tracker_; }
-    /** The tracker was armed or disarmed. */
+    // The tracker was armed or disarmed.
     void arm(bool armed) { set(has_threads() ? kTrackerLocked : kTracker, armed); }
 
-    /** The tracker is armed: count a send to the peer. */
+    // The tracker is armed: count a send to the peer.
     void touch(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {
         tracker_->touch(hook, peer, bytes);
     }
     void touch_if_armed(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {
         if ((bits() & kAnyTracker) != 0) touch(hook, peer, bytes);
     }
-    /** A message of which every one is counted, whether the tracker is armed or not. */
+    // A message of which every one is counted, whether the tracker is armed or not.
     void count(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
         if (tracker_ != nullptr) tracker_->count(hook, peer, bytes);
     }
     static bool is_known_host(const void* buffer) {
         return ucs::MemoryGate::instance().is_known(reinterpret_cast<uintptr_t>(buffer));
     }
-    /** With kDevices set. */
+    // With kDevices set.
     bool is_host(const void* buffer) {
         if (is_known_host(buffer)) [[likely]]
             return true;
@@ -99,7 +97,7 @@ class Gate {
     std::recursive_mutex mutex_;
 };
 
-/** Takes the gate's lock for a scope, if several threads use the worker. */
+// Takes the gate's lock for a scope, if several threads use the worker.
 class GateLock {
   public:
     explicit GateLock(Gate& gate) : gate_(gate.has_threads() ? &gate : nullptr) {

@@ -12,7 +12,7 @@
 namespace ucp {
 namespace {
 
-/** What peers of a job arrange with each other: addresses to connect to, lanes, queue pairs. */
+// What peers of a job arrange with each other: addresses to connect to, lanes, queue pairs.
 bool is_among_peers(AmId id) {
     switch (id) {
         case AmId::kLane:
@@ -28,7 +28,7 @@ bool is_among_peers(AmId id) {
     }
 }
 
-/** Messages of a worker to itself are there when the call that sent them returns. */
+// Messages of a worker to itself are there when the call that sent them returns.
 bool can_wake(const uct::InterfaceAttributes& attributes) {
     return (attributes.capabilities & uct::kEventFd) != 0 ||
            attributes.device_type == uct::DeviceType::kSelf;
@@ -87,10 +87,8 @@ void InterfaceSet::refuse_sender(AmId id, uint64_t claimed) {
     if (sender_ != nullptr) refuse(*sender_, id, claimed);
 }
 
-/**
- * Nothing may be missing among the messages of a peer, so that no later one is taken in its place:
- * no more of them are heard, over whichever transport.
- */
+// Nothing may be missing among the messages of a peer, so that no later one is taken in its place:
+// no more of them are heard, over whichever transport.
 void InterfaceSet::corrupted(void* arg, uct::PeerIdentity* from) {
     auto& self = *static_cast<InterfaceSet*>(arg);
     uint64_t worker = self.uuid_;
@@ -139,7 +137,7 @@ bool InterfaceSet::admits(void* arg, uct::PeerIdentity& from, uint8_t id, const 
     return false;
 }
 
-/** Some worker is cut off. */
+// Some worker is cut off.
 bool InterfaceSet::admits_others(void* arg, uct::PeerIdentity& from, uint8_t id, const void* data,
                                  size_t length) {
     const auto& self = *static_cast<InterfaceSet*>(arg);

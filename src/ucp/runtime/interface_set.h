@@ -19,75 +19,69 @@
 
 namespace ucp {
 
-/**
- * Which worker speaks on which connection, where the transport knows its connections apart.
- *
- * A worker's address lists the names that its connections bear (uct::Interface::name_of()). From
- * then on nobody else speaks for that worker by this kind of transport, and these connections for
- * no other. A connection that no address has named is its first claimant's.
- */
+// Which worker speaks on which connection, where the transport knows its connections apart.
+//
+// A worker's address lists the names that its connections bear (uct::Interface::name_of()). From
+// then on nobody else speaks for that worker by this kind of transport, and these connections for
+// no other. A connection that no address has named is its first claimant's.
 class PeerNames {
   public:
-    /**
-     * A worker's address lists that name.
-     * @param overrules  whoever had the name before: the program itself brought the address
-     * @return false: it is another worker's
-     */
+    // A worker's address lists that name.
+    // @param overrules  whoever had the name before: the program itself brought the address
+    // @return false: it is another worker's
     bool learn(uint64_t name, uint64_t worker, bool overrules);
-    /** Nothing is left that knows the worker. */
+    // Nothing is left that knows the worker.
     void forget(uint64_t worker);
-    /** Who has that name; 0: nobody that is known. */
+    // Who has that name; 0: nobody that is known.
     uint64_t worker_of(uint64_t name) const {
         const auto known = workers_.find(name);
         return known == workers_.end() ? 0 : known->second;
     }
-    /** Whose the connection is; 0: nobody's that is known. */
+    // Whose the connection is; 0: nobody's that is known.
     uint64_t worker_of(const uct::PeerIdentity& peer) const {
         return peer.is_lane ? peer.worker : worker_of(peer.name);
     }
-    /** Its worker is a guest, who has a say in nothing but his endpoint. Until forget(). */
+    // Its worker is a guest, who has a say in nothing but his endpoint. Until forget().
     void set_guest(uint64_t name) { guests_.insert(name); }
     bool is_guest(uint64_t name) const { return !guests_.empty() && guests_.contains(name); }
-    /** May messages of that connection be the worker's? */
+    // May messages of that connection be the worker's?
     bool is_from(uct::PeerIdentity& peer, uint64_t worker);
     size_t size() const { return workers_.size(); }
 
   private:
     void drop(uint64_t name, uint64_t worker);
-    /** Has an address told which names the worker bears by the same kind of transport? */
+    // Has an address told which names the worker bears by the same kind of transport?
     bool is_listed(uint64_t worker, uint64_t name) const;
 
-    std::unordered_map<uint64_t, uint64_t> workers_;     //!< by name
-    std::unordered_multimap<uint64_t, uint64_t> names_;  //!< by worker
-    std::unordered_set<uint64_t> guests_;                //!< names
-    uint32_t generation_ = 1;                            //!< of what is known
+    std::unordered_map<uint64_t, uint64_t> workers_;     // by name
+    std::unordered_multimap<uint64_t, uint64_t> names_;  // by worker
+    std::unordered_set<uint64_t> guests_;                // names
+    uint32_t generation_ = 1;                            // of what is known
 };
 
-/** A transport as a worker uses it. */
+// A transport as a worker uses it.
 struct WorkerInterface {
     std::unique_ptr<uct::Interface> transport;
-    unsigned resource;            //!< Context::resources()
-    unsigned domain;              //!< Context::domains()
-    uint32_t kind;                //!< hash of the transport's name
-    float distance;               //!< seconds from the process's CPUs to the device
-    unsigned endpoints_made = 0;  //!< on it so far, closed ones included
-    bool may_rest = false;        //!< polled seldom while nothing comes
-    uint32_t quiet = 0;           //!< polls without an event, if it may rest
+    unsigned resource;            // Context::resources()
+    unsigned domain;              // Context::domains()
+    uint32_t kind;                // hash of the transport's name
+    float distance;               // seconds from the process's CPUs to the device
+    unsigned endpoints_made = 0;  // on it so far, closed ones included
+    bool may_rest = false;        // polled seldom while nothing comes
+    uint32_t quiet = 0;           // polls without an event, if it may rest
 };
 
-/** The transports of a worker: who handles their messages, and which of them are polled when. */
+// The transports of a worker: who handles their messages, and which of them are polled when.
 class InterfaceSet {
   public:
-    /** Where transports report failed endpoints: called from within their calls. */
+    // Where transports report failed endpoints: called from within their calls.
     struct ErrorHandler {
         void (*callback)(void* self, uct::Endpoint* lane, ucs_status_t status);
-        /** There was no memory for a message. @param sender  its sender's uuid, if it names one */
+        // There was no memory for a message. @param sender  its sender's uuid, if it names one
         void (*message_lost)(void* self, std::optional<uint64_t> sender);
-        /**
-         * Nothing more is heard of that worker. @param why  UCS_ERR_EXCEEDS_LIMIT: it has more here
-         * than it may (PeerMemory); UCS_ERR_IO_ERROR: a message was not what was sent
-         * (UCX_CHECKSUM)
-         */
+        // Nothing more is heard of that worker. @param why  UCS_ERR_EXCEEDS_LIMIT: it has more here
+        // than it may (PeerMemory); UCS_ERR_IO_ERROR: a message was not what was sent
+        // (UCX_CHECKSUM)
         void (*cut_off)(void* self, uint64_t sender, ucs_status_t why);
         void* self;
     };
@@ -95,44 +89,39 @@ class InterfaceSet {
     InterfaceSet();
     InterfaceSet(InterfaceSet&&) = delete;
 
-    /**
-     * Opens what the context admits; handlers of messages may be set before and after.
-     * @param has_checksums  messages bear them (UCX_CHECKSUM)
-     * @return UCS_ERR_NO_DEVICE if no scalable transport is among them
-     */
+    // Opens what the context admits; handlers of messages may be set before and after.
+    // @param has_checksums  messages bear them (UCX_CHECKSUM)
+    // @return UCS_ERR_NO_DEVICE if no scalable transport is among them
     ucs_status_t open(Context& context, uint64_t uuid, ucs::Random& random,
                       const ErrorHandler& errors, bool has_checksums);
 
-    /** Before any such message can arrive. */
+    // Before any such message can arrive.
     void set_handler(AmId id, uct::AmHandler handler, void* argument) {
         handlers_.entries[static_cast<size_t>(id)] = {handler, argument};
     }
-    /** For a dedicated queue pair that is to be made; none if the context's are all in use. */
+    // For a dedicated queue pair that is to be made; none if the context's are all in use.
     QueuePairBudget::Share take_queue_pair() { return QueuePairBudget::Share(*queue_pair_budget_); }
-    /** Hands over a message that was held back, or that came within another one of that worker. */
+    // Hands over a message that was held back, or that came within another one of that worker.
     void deliver(uint64_t worker, uint8_t id, void* data, size_t length);
 
     // --- whom messages are from, where transports know it ---
 
     PeerNames& peers() { return peers_; }
-    /** May the message that is being handled be that worker's? */
+    // May the message that is being handled be that worker's?
     bool may_be_from(uint64_t worker) {
         return sender_ == nullptr || peers_.is_from(*sender_, worker);
     }
-    /** The name that the message that is being handled bears; 0: it has none. */
+    // The name that the message that is being handled bears; 0: it has none.
     uint64_t sender_name() const { return sender_ == nullptr ? 0 : sender_->name; }
-    /**
-     * Whose account the message that is being handled goes to: the worker's if it is known, else
-     * the connection's name. @param claimed  whom it names itself; 0: nobody
-     */
+    // Whose account the message that is being handled goes to: the worker's if it is known, else
+    // the connection's name. @param claimed  whom it names itself; 0: nobody
     uint64_t account_of(uint64_t claimed) const;
     PeerMemory& peer_memory() { return peer_memory_; }
-    /** The message that is being handled is more than that account may have: its sender is cut off.
-     */
+    // The message that is being handled is more than that account may have: its sender is cut off.
     void too_much(uint64_t account);
-    /** One line for each peer: what it sends in another's name is dropped. */
+    // One line for each peer: what it sends in another's name is dropped.
     void refuse_sender(AmId id, uint64_t claimed);
-    /** There was no memory for a message. @param sender  its sender's uuid, if it names one */
+    // There was no memory for a message. @param sender  its sender's uuid, if it names one
     void message_lost(std::optional<uint64_t> sender) const {
         errors_.message_lost(errors_.self, sender);
     }
@@ -145,16 +134,16 @@ class InterfaceSet {
     const uct::InterfaceAttributes& attributes(unsigned index) const {
         return interfaces_[index].transport->attributes();
     }
-    /** The longest message that all lanes take through a bounce buffer, in bytes. */
+    // The longest message that all lanes take through a bounce buffer, in bytes.
     size_t least_bcopy() const;
-    /** All transports are open. */
+    // All transports are open.
     void choose_atomics(AtomicMode mode);
-    /** Atomics of adapters that are not atomic with the CPU's may be used: all use them. */
+    // Atomics of adapters that are not atomic with the CPU's may be used: all use them.
     bool uses_device_atomics() const { return uses_device_atomics_; }
 
-    /** Looks for messages and completions. @return events found */
+    // Looks for messages and completions. @return events found
     unsigned poll();
-    /** The next poll() looks at every transport: if it finds nothing, nothing had come. */
+    // The next poll() looks at every transport: if it finds nothing, nothing had come.
     void look_everywhere();
     ucs::Time next_deadline() const;
 
@@ -173,15 +162,15 @@ class InterfaceSet {
     uct::AmTable handlers_;
     PeerNames peers_;
     PeerMemory peer_memory_;
-    /** Workers of which nothing more is heard, whatever it comes over. */
+    // Workers of which nothing more is heard, whatever it comes over.
     std::unordered_set<uint64_t> cut_off_;
     uint64_t uuid_ = 0;
-    std::optional<uct::CheckedMessages> checked_;  //!< if messages bear checksums
-    uct::PeerIdentity* sender_ = nullptr;  //!< of the message that is being handled, if known
+    std::optional<uct::CheckedMessages> checked_;  // if messages bear checksums
+    uct::PeerIdentity* sender_ = nullptr;          // of the message that is being handled, if known
     std::vector<WorkerInterface> interfaces_;
-    std::vector<WorkerInterface*> networks_;  //!< those to be polled seldom
-    std::vector<WorkerInterface*> memories_;  //!< the others
-    /** Of those in shared memory, the one that messages came from last; null: none goes before. */
+    std::vector<WorkerInterface*> networks_;  // those to be polled seldom
+    std::vector<WorkerInterface*> memories_;  // the others
+    // Of those in shared memory, the one that messages came from last; null: none goes before.
     uct::Interface* busy_ = nullptr;
     uint32_t polled_alone_ = 0;
     bool uses_device_atomics_ = false;

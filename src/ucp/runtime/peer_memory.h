@@ -8,13 +8,11 @@
 
 namespace ucp {
 
-/**
- * What each peer makes this worker hold: messages that nobody has received yet, and parts of
- * messages (UCX_PEER_MEMORY).
- *
- * Who sends more than that while nobody receives loses his endpoint, and others go on. Workers are
- * told apart by their uuid. What a worker sends to itself (uuid 0) is not counted.
- */
+// What each peer makes this worker hold: messages that nobody has received yet, and parts of
+// messages (UCX_PEER_MEMORY).
+//
+// Who sends more than that while nobody receives loses his endpoint, and others go on. Workers are
+// told apart by their uuid. What a worker sends to itself (uuid 0) is not counted.
 class PeerMemory {
   public:
     PeerMemory() = default;
@@ -22,7 +20,7 @@ class PeerMemory {
 
     void set_limit(size_t bytes) { limit_ = bytes; }
     size_t limit() const { return limit_; }
-    /** @return false: that is more than the peer may have here; nothing was added */
+    // @return false: that is more than the peer may have here; nothing was added
     bool add(uint64_t worker, size_t bytes) {
         if (worker == 0 || limit_ == SIZE_MAX) return true;
         size_t& held = account(worker);
@@ -30,7 +28,7 @@ class PeerMemory {
         held += bytes;
         return true;
     }
-    /** What was added. */
+    // What was added.
     void remove(uint64_t worker, size_t bytes) {
         if (worker == 0 || limit_ == SIZE_MAX || bytes == 0) return;
         account(worker) -= bytes;
@@ -39,7 +37,7 @@ class PeerMemory {
         const auto found = held_.find(worker);
         return found == held_.end() ? 0 : found->second;
     }
-    /** Peers that have something here, and one that had last. */
+    // Peers that have something here, and one that had last.
     size_t size() const { return held_.size(); }
 
   private:
@@ -56,22 +54,20 @@ class PeerMemory {
     }
 
     size_t limit_ = SIZE_MAX;
-    std::unordered_map<uint64_t, size_t> held_;  //!< bytes, by worker
+    std::unordered_map<uint64_t, size_t> held_;  // bytes, by worker
     uint64_t last_worker_ = 0;
     size_t* last_ = nullptr;
 };
 
-/** What one message takes of its sender's memory here, until it goes. */
+// What one message takes of its sender's memory here, until it goes.
 class HeldBytes {
   public:
     HeldBytes() = default;
     ~HeldBytes() { release(); }
     HeldBytes(HeldBytes&&) = delete;
 
-    /**
-     * Without memory for the account the message is not counted.
-     * @return false: there is no room; nothing is held
-     */
+    // Without memory for the account the message is not counted.
+    // @return false: there is no room; nothing is held
     bool open(PeerMemory& memory, uint64_t worker, size_t bytes) {
         try {
             if (!memory.add(worker, bytes)) return false;
@@ -83,7 +79,7 @@ class HeldBytes {
         bytes_ = bytes;
         return true;
     }
-    /** So much more. @return false: there is no room; what was held still is */
+    // So much more. @return false: there is no room; what was held still is
     bool grow(size_t bytes) {
         if (memory_ != nullptr && !memory_->add(worker_, bytes)) return false;
         bytes_ += bytes;

@@ -16,18 +16,16 @@ namespace ucp {
 
 class Worker;
 
-/** The part of each request that belongs to the program (ucp_params_t). */
+// The part of each request that belongs to the program (ucp_params_t).
 struct UserArea {
     size_t size = 0;
     ucp_request_init_callback_t init = nullptr;
     ucp_request_cleanup_callback_t cleanup = nullptr;
 };
 
-/**
- * A worker's requests: their memory, their names on the wire, and their ends.
- *
- * Thread rule: the worker's. Callbacks of the program run inside.
- */
+// A worker's requests: their memory, their names on the wire, and their ends.
+//
+// Thread rule: the worker's. Callbacks of the program run inside.
 class RequestPool {
   public:
     RequestPool(const UserArea& area, Gate& gate, DeferredWork& work, Worker* owner);
@@ -35,22 +33,20 @@ class RequestPool {
     RequestPool(const RequestPool&) = delete;
 
     Gate& gate() { return gate_; }
-    /** The next progress has something to run, whatever the transports have. Any thread. */
+    // The next progress has something to run, whatever the transports have. Any thread.
     void run_soon() { work_.notify(); }
-    /** For the C functions, which are called with a request alone. */
+    // For the C functions, which are called with a request alone.
     Worker* owner() const { return owner_; }
 
     // --- beginning ---
 
-    /** A request of the library's own; null if there is no memory. */
+    // A request of the library's own; null if there is no memory.
     Request* allocate();
-    /**
-     * A request for a call of the program: in the program's memory if the parameters say so, with
-     * the callback that they hold. The call has it: end_call() or Endpoint::submit() ends that,
-     * or recycle() if it was in vain. Null if there is no memory.
-     */
+    // A request for a call of the program: in the program's memory if the parameters say so, with
+    // the callback that they hold. The call has it: end_call() or Endpoint::submit() ends that,
+    // or recycle() if it was in vain. Null if there is no memory.
     Request* begin(const OpParams& params, Request::CallbackKind kind);
-    /** The light request of a receive that is posted in this call. Null if there is no memory. */
+    // The light request of a receive that is posted in this call. Null if there is no memory.
     Request* begin_posted(const OpParams& params) {
         uint32_t flags = Request::kLight;
         void* memory;
@@ -72,15 +68,13 @@ class RequestPool {
         }
         return request;
     }
-    /** ucp_request_alloc(): memory of the pool that the program treats as its own. */
+    // ucp_request_alloc(): memory of the pool that the program treats as its own.
     Request* lend();
 
     // --- ending ---
 
-    /**
-     * A posted receive has got all it waited for: what complete() does for a request with one
-     * reference, outside of calls, with no name and nothing to clean up.
-     */
+    // A posted receive has got all it waited for: what complete() does for a request with one
+    // reference, outside of calls, with no name and nothing to clean up.
     void end_receive(Request& request) {
         const bool is_given_up = request.holder == Request::Holder::kNobody;
         const ucp_tag_recv_nbx_callback_t callback = request.on_finish.tag_receive;
@@ -93,25 +87,23 @@ class RequestPool {
         if (is_given_up) [[unlikely]]
             recycle(request);
     }
-    /** A request that was never started, or is finished, and whose handle nobody holds. */
+    // A request that was never started, or is finished, and whose handle nobody holds.
     void recycle(Request& request) {
         if ((request.flags & Request::kUserMemory) != 0) return;
         request.~Request();
         memory_.release(&request);
     }
-    /** The same of one whose preparation failed half-way: what its part holds is released. */
+    // The same of one whose preparation failed half-way: what its part holds is released.
     void undo(Request& request);
-    /**
-     * A receive's or an internal request's result for the program's call that began it: takes the
-     * handle back if the request is finished, unless `params` forbid it. Fills
-     * recv_info.
-     */
+    // A receive's or an internal request's result for the program's call that began it: takes the
+    // handle back if the request is finished, unless `params` forbid it. Fills
+    // recv_info.
     ucs_status_ptr_t end_call(Request& request, const OpParams& params);
-    /** The request's call ends with `status` and without a handle. */
+    // The request's call ends with `status` and without a handle.
     ucs_status_ptr_t give_back(Request& request, ucs_status_t status);
-    /** Drop a reference of the request in the next progress: for failures inside calls. */
+    // Drop a reference of the request in the next progress: for failures inside calls.
     void finish_later(Request& request, ucs_status_t status);
-    /** ucp_request_free(): nobody is told of the end if it is still to come. */
+    // ucp_request_free(): nobody is told of the end if it is still to come.
     void free(Request& request) {
         if (request.is_finished() && lent_.empty()) [[likely]] {
             recycle(request);
@@ -120,45 +112,42 @@ class RequestPool {
             release(request);
         }
     }
-    /** ucp_request_release(): the memory goes back at the end, of which the callback still tells.
-     */
+    // ucp_request_release(): the memory goes back at the end, of which the callback still tells.
     void release(Request& request);
-    /** The last reference is gone (Request::complete()). */
+    // The last reference is gone (Request::complete()).
     void finish(Request& request);
-    /** Ends what finish_later() put aside. @return how many */
+    // Ends what finish_later() put aside. @return how many
     unsigned run_deferred();
-    /** The worker goes: what was put aside stays as it is. */
+    // The worker goes: what was put aside stays as it is.
     void drop_deferred() { deferred_.clear(); }
 
     // --- names on the wire, and answers of peers ---
 
-    /** Gives the request a name; the failure of its endpoint finds it by this table as well. */
+    // Gives the request a name; the failure of its endpoint finds it by this table as well.
     uint64_t name(Request& request);
-    /** @return null for a name that is not in use: names come from outside */
+    // @return null for a name that is not in use: names come from outside
     Request* find(uint64_t wire_id);
     void unname(Request& request);
-    /** Requests are under way that messages of peers will name. */
+    // Requests are under way that messages of peers will name.
     bool has_named() const { return named_.size() != 0; }
-    /**
-     * The peer will answer: the request gets a name, and a reference that the answer drops. As
-     * name() it throws std::bad_alloc, and has no effect then.
-     */
+    // The peer will answer: the request gets a name, and a reference that the answer drops. As
+    // name() it throws std::bad_alloc, and has no effect then.
     void await_answer(Request& request) {
         name(request);
         ++request.count;
     }
-    /** The answer is here. May end the request. */
+    // The answer is here. May end the request.
     void answered(Request& request, ucs_status_t status) {
         unname(request);
         request.complete(status);
     }
-    /** The answer that the request waits for will not come. */
+    // The answer that the request waits for will not come.
     void abort(Request& request, ucs_status_t status);
-    /** The same for all named requests of an endpoint that has failed. Allocates nothing. */
+    // The same for all named requests of an endpoint that has failed. Allocates nothing.
     void abort_named(const Endpoint& endpoint, ucs_status_t status);
 
   private:
-    /** Prepares the program's part of each request once. */
+    // Prepares the program's part of each request once.
     class Chunks final : public ucs::ChunkSource {
       public:
         explicit Chunks(const UserArea& area) : area_(area) {}

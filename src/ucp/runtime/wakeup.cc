@@ -18,7 +18,7 @@ bool can_wake(const uct::InterfaceAttributes& attributes) {
     return (attributes.capabilities & uct::kEventFd) != 0;
 }
 
-/** Was the descriptor readable? It is not any more. */
+// Was the descriptor readable? It is not any more.
 bool take(int descriptor) {
     uint64_t count;
     return read(descriptor, &count, sizeof(count)) == sizeof(count);

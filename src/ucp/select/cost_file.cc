@@ -43,7 +43,7 @@ std::string_view take_word(std::string_view& line) {
     return word;
 }
 
-/** Only of tagged messages something is learned. */
+// Only of tagged messages something is learned.
 constexpr std::string_view kLearnedOperation = "tag";
 struct LoadName {
     std::string_view name;
@@ -57,7 +57,7 @@ struct WayName {
 };
 constexpr WayName kWayNames[] = {{"eager", Way::kEager}, {"rendezvous", Way::kRendezvous}};
 
-/** The entry of that name; null: there is none. */
+// The entry of that name; null: there is none.
 template <typename Names>
 const auto* entry_of(const Names& names, std::string_view word) {
     const auto* const found =
@@ -75,7 +75,7 @@ std::string format_learned(const LearnedFigure& figure) {
                        figure.size, way, figure.factor, figure.count);
 }
 
-/** No negative ones, and none that no machine has. */
+// No negative ones, and none that no machine has.
 bool parse_number(std::string_view text, double most, double* number) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
     return error == std::errc() && end == text.data() + text.size() && std::isfinite(*number) &&
@@ -88,7 +88,7 @@ bool parse_count(std::string_view text, Number* number) {
     return error == std::errc() && end == text.data() + text.size();
 }
 
-/** @param line  behind its first word */
+// @param line  behind its first word
 bool parse_learned(std::string_view line, LearnedFigure* figure) {
     figure->lane = take_word(line);
     const bool is_tag = take_word(line) == kLearnedOperation;
@@ -117,7 +117,7 @@ std::string processor_name() {
     return "unknown";
 }
 
-/** A descriptor that is closed with its scope. */
+// A descriptor that is closed with its scope.
 struct File {
     explicit File(int number) : descriptor(number) {}
     ~File() {
@@ -146,7 +146,7 @@ int64_t nanoseconds(const timespec& time) {
     return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-/** When a file was written last, in nanoseconds; 0: there is none. */
+// When a file was written last, in nanoseconds; 0: there is none.
 int64_t written_at(const std::string& path) {
     struct stat info {};
     return lstat(path.c_str(), &info) == 0 ? nanoseconds(info.st_mtim) : 0;
@@ -165,13 +165,11 @@ void make_folders(const std::string& path) {
     }
 }
 
-/**
- * The right to write a file, for one process at a time. Nobody waits for it: who does not get it
- * has figures like those that are being written.
- */
+// The right to write a file, for one process at a time. Nobody waits for it: who does not get it
+// has figures like those that are being written.
 class FolderLock {
   public:
-    /** @param path  of the file; "": no right */
+    // @param path  of the file; "": no right
     explicit FolderLock(const std::string& path)
         : folder_(path.empty() ? -1
                                : open(path.substr(0, path.rfind('/')).c_str(),

@@ -20,7 +20,7 @@ constexpr size_t kLittle = 4096;
 constexpr size_t kMuch = 128 * 1024;
 constexpr unsigned kRounds = 5;
 
-/** Seconds of the fastest of some calls: others' use of the processor only adds to it. */
+// Seconds of the fastest of some calls: others' use of the processor only adds to it.
 template <typename Call>
 double fastest(Call call) {
     using Clock = std::chrono::steady_clock;
@@ -33,14 +33,14 @@ double fastest(Call call) {
     return best;
 }
 
-/** A line through the times of few and of many bytes. */
+// A line through the times of few and of many bytes.
 CostEntry line(double little, double much, const CostEntry& otherwise) {
     if (little <= 0 || much <= little) return otherwise;
     const double per_byte = (much - little) / (kMuch - kLittle);
     return {std::max(little - per_byte * kLittle, 0.0), per_byte, Origin::kMeasured};
 }
 
-/** A copy within this process costs the system the same work as one from another. */
+// A copy within this process costs the system the same work as one from another.
 bool system_copy(std::byte* to, std::byte* from, size_t length) {
     const iovec here{to, length};
     const iovec there{from, length};

@@ -13,31 +13,31 @@
 
 namespace ucp::select {
 
-/** One figure of what was learned, as a file keeps it. */
+// One figure of what was learned, as a file keeps it.
 struct LearnedFigure {
-    std::string lane;  //!< transport/device
+    std::string lane;  // transport/device
     Load load = Load::kAlone;
-    size_t size = 0;  //!< LearnedCosts::size_of()
+    size_t size = 0;  // LearnedCosts::size_of()
     Way way = Way::kEager;
     float factor = 0;
-    uint32_t count = 0;  //!< messages that say so
+    uint32_t count = 0;  // messages that say so
 
-    /** Is it the same figure, whatever its value? */
+    // Is it the same figure, whatever its value?
     bool is_of(const LearnedFigure& other) const {
         return lane == other.lane && load == other.load && size == other.size && way == other.way;
     }
 };
 
-/** What a worker learns, lane by lane: endpoints of the same transport and device share it. */
+// What a worker learns, lane by lane: endpoints of the same transport and device share it.
 class LearnedBook {
   public:
-    /** Stays where it is as long as the book. */
+    // Stays where it is as long as the book.
     LearnedCosts& of(std::string_view lane);
-    /** What others have learned, where this worker has not. */
+    // What others have learned, where this worker has not.
     void restore(std::span<const LearnedFigure> figures);
-    /** Keep to what was restored, and to the assumptions for all else. */
+    // Keep to what was restored, and to the assumptions for all else.
     void pin();
-    /** What was observed by this worker since the last call; counts are of these messages. */
+    // What was observed by this worker since the last call; counts are of these messages.
     std::vector<LearnedFigure> take_news();
 
   private:
@@ -45,10 +45,8 @@ class LearnedBook {
     bool is_pinned_ = false;
 };
 
-/**
- * Figures of several processes: the mean where they know the same one, by numbers of messages.
- * However many have said something, what comes anew counts for a part.
- */
+// Figures of several processes: the mean where they know the same one, by numbers of messages.
+// However many have said something, what comes anew counts for a part.
 std::vector<LearnedFigure> merge(std::vector<LearnedFigure> known,
                                  std::span<const LearnedFigure> news);
 

@@ -6,40 +6,35 @@
 namespace ucp::select {
 namespace {
 
-constexpr uint32_t kAveraged = 16;  //!< messages, about
-/** One that took so many times what was expected was held up by something else. */
+constexpr uint32_t kAveraged = 16;  // messages, about
+// One that took so many times what was expected was held up by something else.
 constexpr float kHeldUp = 1.5;
-/** Of the first ones the shortest counts, and no assumption is more wrong than this. */
+// Of the first ones the shortest counts, and no assumption is more wrong than this.
 constexpr uint32_t kFirst = 4;
 constexpr float kMostWrong = 8;
-constexpr uint8_t kLeastGap = 32;    //!< messages between two trials
-constexpr uint8_t kRun = 4;          //!< messages of a trial among others
-constexpr float kMostCredit = 0.1F;  //!< seconds
-/** The first trial in a process has not to be earned if it is likely to take no more times as long.
- */
+constexpr uint8_t kLeastGap = 32;    // messages between two trials
+constexpr uint8_t kRun = 4;          // messages of a trial among others
+constexpr float kMostCredit = 0.1F;  // seconds
+// The first trial in a process has not to be earned if it is likely to take no more times as long.
 constexpr double kFirstTrial = 5;
-/**
- * Of the better way so many bytes go from one message that is timed to the next, and messages. To
- * time one takes several percent of its time, as each of its pieces is timed.
- */
+// Of the better way so many bytes go from one message that is timed to the next, and messages. To
+// time one takes several percent of its time, as each of its pieces is timed.
 constexpr size_t kTimedBytes = size_t{1} << 20;
 constexpr size_t kLeastUntimed = 16;
 constexpr size_t kMostUntimed = 64;
 
-/** A receiver that waits for a message sees it within so much, and a part of the work. */
+// A receiver that waits for a message sees it within so much, and a part of the work.
 constexpr ucs::Duration kSeen = std::chrono::microseconds(5);
 constexpr int kSeenPart = 2;
-/** Nor do steps between the pieces take longer than this, and a quarter of the work. */
+// Nor do steps between the pieces take longer than this, and a quarter of the work.
 constexpr ucs::Duration kSteps = std::chrono::microseconds(3);
 
 Way other_than(Way way) {
     return way == Way::kEager ? Way::kRendezvous : Way::kEager;
 }
 
-/**
- * Somebody works at a message at any time, or it is on the wires: what is left of its time was
- * waiting for who was away.
- */
+// Somebody works at a message at any time, or it is on the wires: what is left of its time was
+// waiting for who was away.
 bool was_away(const MessageTime& time, double assumed) {
     if (time.receiving == ucs::kForever)
         return time.before > kSeen || ucs::seconds(time.took) > kMostWrong * assumed;
@@ -48,7 +43,7 @@ bool was_away(const MessageTime& time, double assumed) {
            time.took > work + work / 4 + kSteps + time.wires;
 }
 
-/** Nothing: it is not known. */
+// Nothing: it is not known.
 ucs::Duration cost_of(Load load, const MessageTime& time) {
     if (load != Load::kAlone && time.receiving == ucs::kForever) return {};
     switch (load) {
@@ -64,7 +59,7 @@ ucs::Duration cost_of(Load load, const MessageTime& time) {
 
 }  // namespace
 
-/** What others say is believed until this process knows better. */
+// What others say is believed until this process knows better.
 bool LearnedCosts::is_known(const Figure& figure) {
     return figure.learned >= kFirst || figure.kept != 0;
 }

@@ -11,50 +11,48 @@
 
 namespace ucp::select {
 
-/** How busy a message's sender is: what makes up the time that the message costs. */
+// How busy a message's sender is: what makes up the time that the message costs.
 enum class Load : uint8_t {
-    kAlone,     //!< nothing else is under way: the time to its end
-    kOneWay,    //!< among others that it sends: the work of the end that has more of it
-    kBothWays,  //!< and it waits for some itself: the work of both ends, as each does either
+    kAlone,     // nothing else is under way: the time to its end
+    kOneWay,    // among others that it sends: the work of the end that has more of it
+    kBothWays,  // and it waits for some itself: the work of both ends, as each does either
 };
 inline constexpr size_t kLoads = 3;
 constexpr Situation situation_of(Load load) {
     return load == Load::kAlone ? Situation::kAlone : Situation::kAmongOthers;
 }
 
-/** What is known of a message that has ended. */
+// What is known of a message that has ended.
 struct MessageTime {
-    ucs::Duration sending{};    //!< work of the sender's processor
-    ucs::Duration receiving{};  //!< of the receiver's; kForever: it is not known
-    ucs::Duration before{};     //!< from its beginning until the receiver saw it
-    ucs::Duration took{};       //!< from then to its end
-    ucs::Duration wires{};      //!< at most so much of it on wires, where nobody works
+    ucs::Duration sending{};    // work of the sender's processor
+    ucs::Duration receiving{};  // of the receiver's; kForever: it is not known
+    ucs::Duration before{};     // from its beginning until the receiver saw it
+    ucs::Duration took{};       // from then to its end
+    ucs::Duration wires{};      // at most so much of it on wires, where nobody works
 };
 
-/**
- * What the two ways of a long tagged message turn out to cost beside what is assumed of them, for
- * classes of messages alike: by load, and length to the power of two. Of each way of a class it
- * keeps how many times the assumed time it took, on average: an assumption that is wrong by a
- * factor is right after a few messages, for all lengths of the class.
- *
- * The way that costs less is the choice; until that of the protocol table was observed a few times
- * it is the choice. The other one is tried once, and then so rarely that what is lost by it stays
- * under kLost of the class's time. Among others a trial is a run of messages, as the first of them
- * pays for what the others have evicted.
- *
- * Pure, and a function of the calls alone, without allocation.
- */
+// What the two ways of a long tagged message turn out to cost beside what is assumed of them, for
+// classes of messages alike: by load, and length to the power of two. Of each way of a class it
+// keeps how many times the assumed time it took, on average: an assumption that is wrong by a
+// factor is right after a few messages, for all lengths of the class.
+//
+// The way that costs less is the choice; until that of the protocol table was observed a few times
+// it is the choice. The other one is tried once, and then so rarely that what is lost by it stays
+// under kLost of the class's time. Among others a trial is a run of messages, as the first of them
+// pays for what the others have evicted.
+//
+// Pure, and a function of the calls alone, without allocation.
 class LearnedCosts {
   public:
     static constexpr double kLost = 1.0 / 160;
 
-    /** A class of messages. */
+    // A class of messages.
     struct Class {
         Load load;
-        uint16_t index;  //!< below kClasses
+        uint16_t index;  // below kClasses
     };
     static Class class_of(Load load, size_t length) { return class_of_size(load, size_of(length)); }
-    /** @param size  below kSizes, as of size_of() */
+    // @param size  below kSizes, as of size_of()
     static Class class_of_size(Load load, size_t size) {
         return {load, static_cast<uint16_t>(static_cast<size_t>(load) * kSizes + size)};
     }
@@ -65,57 +63,51 @@ class LearnedCosts {
 
     struct Choice {
         Way way;
-        bool is_timed;  //!< observe() is to hear of this message
+        bool is_timed;  // observe() is to hear of this message
     };
-    /**
-     * @param usual  the protocol table's choice
-     * @return the way to go: the better one, or the one that is to be tried
-     */
+    // @param usual  the protocol table's choice
+    // @return the way to go: the better one, or the one that is to be tried
     Choice choose(Class which, const Ways& ways, size_t length, Way usual);
-    /** The better one, without a trial. */
+    // The better one, without a trial.
     Way best(Class which, const Ways& ways, size_t length, Way usual) const;
-    /**
-     * A message of which choose() said that it is timed has ended.
-     * @param assumed  what was assumed of it, in seconds
-     * @return false: it says nothing, as somebody was away meanwhile
-     */
+    // A message of which choose() said that it is timed has ended.
+    // @param assumed  what was assumed of it, in seconds
+    // @return false: it says nothing, as somebody was away meanwhile
     bool observe(Class which, Way way, double assumed, const MessageTime& time);
 
-    /** How many times its assumed time a way takes; 0: nothing is known. */
+    // How many times its assumed time a way takes; 0: nothing is known.
     float factor(Class which, Way way) const { return figure(which, way).factor; }
-    /** Messages of this process that say so. */
+    // Messages of this process that say so.
     uint32_t learned(Class which, Way way) const { return figure(which, way).learned; }
-    /** Messages of others that say so. */
+    // Messages of others that say so.
     uint32_t kept(Class which, Way way) const { return figure(which, way).kept; }
-    /** Those of this process that were not taken yet, which they are from now on. */
+    // Those of this process that were not taken yet, which they are from now on.
     uint32_t take_news(Class which, Way way);
-    /**
-     * What others have learned, where this process has not; not what is out of all reason.
-     * @param count  of messages
-     */
+    // What others have learned, where this process has not; not what is out of all reason.
+    // @param count  of messages
     void restore(Class which, Way way, float factor, uint32_t count);
-    /** Keep to what was restored: nothing is tried, and observations change nothing. */
+    // Keep to what was restored: nothing is tried, and observations change nothing.
     void pin() { is_pinned_ = true; }
 
-    static constexpr size_t kShortest = 13;  //!< widths of lengths below 8 KiB are one class
-    static constexpr size_t kSizes = 14;     //!< those of 32 MiB and more are another
+    static constexpr size_t kShortest = 13;  // widths of lengths below 8 KiB are one class
+    static constexpr size_t kSizes = 14;     // those of 32 MiB and more are another
     static constexpr size_t kClasses = kLoads * kSizes;
     static constexpr float kLeastFactor = 1e-3F, kMostFactor = 1e3F;
 
   private:
     struct Figure {
-        float factor = 0;      //!< 0: nothing is known
-        uint32_t learned = 0;  //!< messages
-        uint32_t taken = 0;    //!< of these, by take_news()
+        float factor = 0;      // 0: nothing is known
+        uint32_t learned = 0;  // messages
+        uint32_t taken = 0;    // of these, by take_news()
         uint32_t kept = 0;
     };
     struct State {
         std::array<Figure, kWays> figures{};
-        float credit = 0;         //!< seconds that trials may lose
-        uint8_t since_trial = 0;  //!< messages
-        uint8_t since_timed = 0;  //!< messages of the better way
-        uint8_t left_to_try = 0;  //!< of the trial that is going on
-        bool has_tried = false;   //!< in this process
+        float credit = 0;         // seconds that trials may lose
+        uint8_t since_trial = 0;  // messages
+        uint8_t since_timed = 0;  // messages of the better way
+        uint8_t left_to_try = 0;  // of the trial that is going on
+        bool has_tried = false;   // in this process
     };
 
     const Figure& figure(Class which, Way way) const {

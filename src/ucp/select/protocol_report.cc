@@ -17,7 +17,7 @@ std::string_view name(Operation operation) {
     return ucs::name_in<Operation::kGet>(kNames, operation);
 }
 
-/** What is said of a message behind the operation. */
+// What is said of a message behind the operation.
 std::string_view name(Situation situation) {
     static constexpr const char* kNames[] = {"", ", among others"};
     return ucs::name_in<Situation::kAmongOthers>(kNames, situation);
@@ -29,14 +29,14 @@ std::string_view name(BufferClass buffer) {
     return ucs::name_in<BufferClass::kMapped>(kNames, buffer);
 }
 
-/** What is said of the peer's memory behind the operation. */
+// What is said of the peer's memory behind the operation.
 std::string_view name(RemoteClass remote) {
     static constexpr const char* kNames[] = {"", ", device memory of the peer",
                                              ", described device memory"};
     return ucs::name_in<RemoteClass::kDescribed>(kNames, remote);
 }
 
-/** A length inside the range that stands for it. */
+// A length inside the range that stands for it.
 size_t sample(const ProtocolTable::Range& range) {
     if (range.last == SIZE_MAX) return std::max<size_t>(range.first, 1) * 4;
     const double first = std::max<double>(static_cast<double>(range.first), 1);
@@ -51,7 +51,7 @@ std::string time_at(const Alternative& alternative, size_t length) {
     return time_text(alternative.cost.at(length));
 }
 
-/** The one that takes least of those that `wanted` names; null: there is none. */
+// The one that takes least of those that `wanted` names; null: there is none.
 template <typename Wanted>
 const Alternative* least_of(const std::vector<Alternative>& all, size_t length, Wanted wanted) {
     const Alternative* least = nullptr;
@@ -62,7 +62,7 @@ const Alternative* least_of(const std::vector<Alternative>& all, size_t length, 
     return least;
 }
 
-/** What the one that comes next would take; if there is none, what keeps the others from it. */
+// What the one that comes next would take; if there is none, what keeps the others from it.
 std::string reason(const Alternative& chosen, const std::vector<Alternative>& all, size_t length) {
     const auto is_other = [&](const Alternative& each) { return each.protocol != chosen.protocol; };
     const double least = chosen.cost.at(length);

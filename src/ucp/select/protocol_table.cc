@@ -9,30 +9,30 @@
 namespace ucp::select {
 namespace {
 
-constexpr size_t kMinRendezvous = 8 * 1024;       //!< whatever the figures say
-constexpr size_t kMinHostRendezvous = 24 * 1024;  //!< the same within a host
+constexpr size_t kMinRendezvous = 8 * 1024;       // whatever the figures say
+constexpr size_t kMinHostRendezvous = 24 * 1024;  // the same within a host
 // From here on at the latest: a message that goes at once takes memory of a receiver that has no
 // buffer for it yet. Within a host pieces may be faster at any length.
 constexpr size_t kMaxRendezvous = 512 * 1024;
 constexpr size_t kMaxHostRendezvous = 16 * 1024 * 1024;
-constexpr size_t kMinEagerZeroCopy = 2 * 1024;  //!< pieces of memory cost something, too
-/** The peer may have no way yet to memory that it has not read; a shorter message does not wait. */
+constexpr size_t kMinEagerZeroCopy = 2 * 1024;  // pieces of memory cost something, too
+// The peer may have no way yet to memory that it has not read; a shorter message does not wait.
 constexpr size_t kMinUnmapped = 8 * 1024;
 constexpr size_t kMinBulk = 8 * 1024;
-constexpr size_t kMaxBulkThreshold = 64 * 1024;  //!< even of a single device: a slice
-constexpr double kMoreMessages = 3;  //!< at either end: announcement, request for the data, end
-/** A device that says little may carry more: then the processors are the limit, and pay. */
+constexpr size_t kMaxBulkThreshold = 64 * 1024;  // even of a single device: a slice
+constexpr double kMoreMessages = 3;  // at either end: announcement, request for the data, end
+// A device that says little may carry more: then the processors are the limit, and pay.
 constexpr double kWorthwhile = 2;
 
 constexpr uint32_t kAnyPut = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
 constexpr uint32_t kAnyGet = uct::kGetBcopy | uct::kGetZcopy;
 
-/** Seconds a byte on the wire. */
+// Seconds a byte on the wire.
 double wire(double bandwidth) {
     return bandwidth > 0 ? 1 / bandwidth : 0;
 }
 
-/** Seconds a byte that several devices save. */
+// Seconds a byte that several devices save.
 double saved(const LaneFigures& lanes) {
     return lanes.together > lanes.bandwidth ? wire(lanes.bandwidth) - wire(lanes.together) : 0;
 }
@@ -41,21 +41,19 @@ bool is_of_device(BufferClass buffer) {
     return buffer == BufferClass::kDevice || buffer == BufferClass::kMapped;
 }
 
-/**
- * What the protocol costs if it only moves host memory: memory of a device is copied beside it.
- * @param ends  at how many ends it is
- */
+// What the protocol costs if it only moves host memory: memory of a device is copied beside it.
+// @param ends  at how many ends it is
 CostEntry with_staging(const CostEntry& cost, const CostModel& costs, int ends) {
     return {cost.base + ends * costs.staging.base, cost.per_byte + ends * costs.staging.per_byte,
             cost.origin};
 }
 
-/** The same of a message, whose receiver is taken to have such a buffer, too. */
+// The same of a message, whose receiver is taken to have such a buffer, too.
 CostEntry with_staging(const CostEntry& cost, const CostModel& costs, BufferClass buffer) {
     return with_staging(cost, costs, is_of_device(buffer) ? 2 : 0);
 }
 
-/** What messages cost that go at once, copied at both ends. */
+// What messages cost that go at once, copied at both ends.
 CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation operation,
                      Situation situation) {
     const double messages = 2 * lanes.overhead;
@@ -72,11 +70,9 @@ CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation
             costs.copy.origin};
 }
 
-/**
- * What announced data costs: two more ways and messages, and a registration at either end; within a
- * host a call of the system instead.
- * @param bandwidth  of the devices that carry the data
- */
+// What announced data costs: two more ways and messages, and a registration at either end; within a
+// host a call of the system instead.
+// @param bandwidth  of the devices that carry the data
 CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situation situation,
                           double bandwidth) {
     if (lanes.device_type == uct::DeviceType::kSharedMemory) {
@@ -93,7 +89,7 @@ CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situ
     return {3 * lanes.latency + 4 * lanes.overhead + 2 * lanes.registration, wire(bandwidth)};
 }
 
-/** The first length in [least, most] for which it is true; it stays true. Else most. */
+// The first length in [least, most] for which it is true; it stays true. Else most.
 template <typename Predicate>
 size_t first_length(size_t least, size_t most, Predicate predicate) {
     while (least < most) {
@@ -107,14 +103,14 @@ size_t first_length(size_t least, size_t most, Predicate predicate) {
     return most;
 }
 
-/** From where several devices save more than sharing among them costs; SIZE_MAX: there is one. */
+// From where several devices save more than sharing among them costs; SIZE_MAX: there is one.
 size_t sharing_threshold(const LaneFigures& lanes) {
     if (saved(lanes) <= 0) return SIZE_MAX;
     const double cost = kWorthwhile * (kMoreMessages * lanes.overhead + lanes.registration);
     return std::max(static_cast<size_t>(cost / saved(lanes)), kMinBulk);
 }
 
-/** From which length on a message is announced if the user says nothing. */
+// From which length on a message is announced if the user says nothing.
 size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs, Operation operation,
                             Situation situation) {
     const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
@@ -136,7 +132,7 @@ size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs, Op
     return is_shared ? std::min(alone, sharing_threshold(lanes)) : alone;
 }
 
-/** A list of alternatives in the making. */
+// A list of alternatives in the making.
 class List {
   public:
     void add(Protocol protocol, size_t least, size_t most, const CostEntry& cost,
@@ -149,7 +145,7 @@ class List {
     std::vector<Alternative> list_;
 };
 
-/** Before that length; nothing is before 0. */
+// Before that length; nothing is before 0.
 struct Before {
     explicit Before(size_t length) : is_empty(length == 0), most(length - 1) {}
     bool is_empty;
@@ -300,7 +296,7 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
     if (can_copy) list.add(Protocol::kCopy, least, most, copies);
 }
 
-/** The one that takes least at that length, the first of equals; null: none admits it. */
+// The one that takes least at that length, the first of equals; null: none admits it.
 const Alternative* best_of(const std::vector<Alternative>& alternatives, size_t length) {
     const Alternative* best = nullptr;
     for (const Alternative& each : alternatives) {
@@ -310,7 +306,7 @@ const Alternative* best_of(const std::vector<Alternative>& alternatives, size_t 
     return best;
 }
 
-/** Lengths at which another alternative may become the best, in order. */
+// Lengths at which another alternative may become the best, in order.
 std::vector<size_t> turning_points(const std::vector<Alternative>& alternatives) {
     std::vector<size_t> points{0};
     for (const Alternative& each : alternatives) {
@@ -332,7 +328,7 @@ std::vector<size_t> turning_points(const std::vector<Alternative>& alternatives)
     return points;
 }
 
-/** Lengths from `first` on, up to the next piece. */
+// Lengths from `first` on, up to the next piece.
 struct Piece {
     size_t first;
     const Alternative* best;
@@ -342,11 +338,9 @@ size_t last_of(const std::vector<Piece>& pieces, size_t place) {
     return place + 1 == pieces.size() ? SIZE_MAX : pieces[place + 1].first - 1;
 }
 
-/**
- * Figures that no machine has, as a peer may claim them, and what rounding makes of these, cut
- * lengths into any number of pieces: the shortest go by what is best before them. What must stay is
- * one piece for each alternative and for each end of one.
- */
+// Figures that no machine has, as a peer may claim them, and what rounding makes of these, cut
+// lengths into any number of pieces: the shortest go by what is best before them. What must stay is
+// one piece for each alternative and for each end of one.
 void keep_to(size_t most, std::vector<Piece>& pieces) {
     const auto length = [&](size_t of) { return last_of(pieces, of) - pieces[of].first; };
     while (pieces.size() > most) {

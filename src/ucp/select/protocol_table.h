@@ -25,33 +25,33 @@ inline bool is_one_sided(Operation operation) {
     return operation == Operation::kPut || operation == Operation::kGet;
 }
 
-/** What a protocol can do with a buffer. */
+// What a protocol can do with a buffer.
 enum class BufferClass : uint8_t {
-    kContiguous,  //!< host memory in one piece
-    kRegistered,  //!< the same, which the program has registered (UCP_OP_ATTR_FIELD_MEMH)
-    kPacked,      //!< pieces, generic datatypes: only through pack and unpack
-    kDevice,      //!< memory of a device in one piece
-    kMapped,      //!< the same, which the peer has read by itself before
+    kContiguous,  // host memory in one piece
+    kRegistered,  // the same, which the program has registered (UCP_OP_ATTR_FIELD_MEMH)
+    kPacked,      // pieces, generic datatypes: only through pack and unpack
+    kDevice,      // memory of a device in one piece
+    kMapped,      // the same, which the peer has read by itself before
 };
 inline constexpr size_t kBufferClasses = 5;
 
-/** The peer's memory of a put or get; of a message nobody knows it when the message is sent. */
+// The peer's memory of a put or get; of a message nobody knows it when the message is sent.
 enum class RemoteClass : uint8_t {
-    kHost,       //!< host memory
-    kDevice,     //!< memory of a device
-    kDescribed,  //!< the same, which the key describes to devices of the peer's host
+    kHost,       // host memory
+    kDevice,     // memory of a device
+    kDescribed,  // the same, which the key describes to devices of the peer's host
 };
 inline constexpr size_t kRemoteClasses = 3;
 
 enum class Protocol : uint8_t {
-    kShort,           //!< inside the work request
-    kCopy,            //!< through bounce buffers, in pieces if need be
-    kZeroCopy,        //!< from registered memory
-    kBulk,            //!< in slices over all paths to the peer
-    kByMessages,      //!< the peer's processor acts: the lane lacks the operation
-    kRendezvous,      //!< announced; the data moves when the receiver has a buffer
-    kRendezvousBulk,  //!< the same, the data in slices over all paths
-    kDirect,          //!< a device of one end reads or writes the other's; messages are announced
+    kShort,           // inside the work request
+    kCopy,            // through bounce buffers, in pieces if need be
+    kZeroCopy,        // from registered memory
+    kBulk,            // in slices over all paths to the peer
+    kByMessages,      // the peer's processor acts: the lane lacks the operation
+    kRendezvous,      // announced; the data moves when the receiver has a buffer
+    kRendezvousBulk,  // the same, the data in slices over all paths
+    kDirect,          // a device of one end reads or writes the other's; messages are announced
 };
 std::string_view name(Protocol protocol);
 inline bool is_announced(Protocol protocol) {
@@ -59,68 +59,64 @@ inline bool is_announced(Protocol protocol) {
            protocol == Protocol::kDirect;
 }
 
-/** Lanes of one kind (scalable or dedicated) of an endpoint, of both ends. */
+// Lanes of one kind (scalable or dedicated) of an endpoint, of both ends.
 struct LaneFigures {
     uct::DeviceType device_type = uct::DeviceType::kNetwork;
-    uint32_t capabilities = 0;  //!< bits of uct::Capability
+    uint32_t capabilities = 0;  // bits of uct::Capability
     uct::OperationLimits am, put, get;
-    double latency = 0;         //!< seconds one way, of the slower end
-    double overhead = 0;        //!< seconds of a processor for a message, at either end
-    double bandwidth = 0;       //!< bytes per second, of the slower end
-    double together = 0;        //!< the same of all devices that share bulk data
-    double registration = 0;    //!< seconds
-    size_t slice = 65536;       //!< bytes of bulk data that one device takes at a time
-    bool device_reads = false;  //!< devices of one host: each may read the other's memory
+    double latency = 0;         // seconds one way, of the slower end
+    double overhead = 0;        // seconds of a processor for a message, at either end
+    double bandwidth = 0;       // bytes per second, of the slower end
+    double together = 0;        // the same of all devices that share bulk data
+    double registration = 0;    // seconds
+    size_t slice = 65536;       // bytes of bulk data that one device takes at a time
+    bool device_reads = false;  // devices of one host: each may read the other's memory
 };
 
-/** What the user has set, in bytes; nothing: the costs decide. */
+// What the user has set, in bytes; nothing: the costs decide.
 struct Thresholds {
-    std::optional<size_t> rendezvous;  //!< UCX_RNDV_THRESH
-    std::optional<size_t> zero_copy;   //!< UCX_ZCOPY_THRESH
-    std::optional<size_t> bulk;        //!< UCX_BULK_THRESH
-    bool may_read = true;              //!< UCX_RNDV_SCHEME lets the receiver read announced data
-    size_t short_limit = SIZE_MAX;     //!< UCX_BCOPY_THRESH: the longest message by kShort
+    std::optional<size_t> rendezvous;  // UCX_RNDV_THRESH
+    std::optional<size_t> zero_copy;   // UCX_ZCOPY_THRESH
+    std::optional<size_t> bulk;        // UCX_BULK_THRESH
+    bool may_read = true;              // UCX_RNDV_SCHEME lets the receiver read announced data
+    size_t short_limit = SIZE_MAX;     // UCX_BCOPY_THRESH: the longest message by kShort
 };
 
-/** A protocol that could carry an operation, from which length to which, and in what time. */
+// A protocol that could carry an operation, from which length to which, and in what time.
 struct Alternative {
     Protocol protocol;
     size_t least = 0;
     size_t most = SIZE_MAX;
     CostEntry cost;
-    bool is_set = false;      //!< `least` or `most` is the user's
-    bool is_by_cost = false;  //!< else: it is where another begins to cost less
+    bool is_set = false;      // `least` or `most` is the user's
+    bool is_by_cost = false;  // else: it is where another begins to cost less
 
     bool admits(size_t length) const { return least <= length && length <= most; }
 };
 
-/**
- * Whether a message is likely to be the only one under way. Then its time is what its parts take
- * one after the other; among others it is the time of the processors and wires that are busy with
- * it, as waiting for answers goes on beside the others' data.
- */
+// Whether a message is likely to be the only one under way. Then its time is what its parts take
+// one after the other; among others it is the time of the processors and wires that are busy with
+// it, as waiting for answers goes on beside the others' data.
 enum class Situation : uint8_t { kAlone, kAmongOthers };
 inline constexpr size_t kSituations = 2;
 
-/**
- * All protocols that could carry an operation. Of those that admit a length the one that takes
- * least is the choice, the first of equals. This is the one place where times of protocols are put
- * together.
- */
+// All protocols that could carry an operation. Of those that admit a length the one that takes
+// least is the choice, the first of equals. This is the one place where times of protocols are put
+// together.
 std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
                                       const Thresholds& thresholds, Operation operation,
                                       BufferClass buffer, Situation situation);
-/** The same of a put or get. */
+// The same of a put or get.
 std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
                                       const Thresholds& thresholds, Operation operation,
                                       BufferClass buffer, RemoteClass remote);
 
-/** How a long message goes. */
+// How a long message goes.
 enum class Way : uint8_t { kEager, kRendezvous };
 inline constexpr size_t kWays = 2;
 std::string_view name(Way way);
 
-/** The two ways of messages of host memory, and the lengths at which what is learned may choose. */
+// The two ways of messages of host memory, and the lengths at which what is learned may choose.
 struct Ways {
     size_t least = 0;
     size_t most = 0;
@@ -129,31 +125,31 @@ struct Ways {
     bool admits(size_t length) const { return least <= length && length <= most; }
     const CostEntry& assumed(Way way) const { return costs[static_cast<size_t>(way)]; }
 };
-/** @return nothing where the user has set the way */
+// @return nothing where the user has set the way
 std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
                          const Thresholds& thresholds, Operation operation, Situation situation);
 
-/** From which length on puts, gets and announced data go in slices; SIZE_MAX: never. */
+// From which length on puts, gets and announced data go in slices; SIZE_MAX: never.
 size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds);
 
-/** The choice between alternatives at each length, looked up in a few instructions. */
+// The choice between alternatives at each length, looked up in a few instructions.
 class ProtocolTable {
   public:
     ProtocolTable(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds);
 
-    /** @param operation  a message: kTag, kActiveMessage, kStream */
+    // @param operation  a message: kTag, kActiveMessage, kStream
     Protocol find(Operation operation, BufferClass buffer, Situation situation,
                   size_t length) const {
         return rows_[index(operation, buffer, situation)].find(length);
     }
-    /** @param operation  kPut or kGet */
+    // @param operation  kPut or kGet
     Protocol find(Operation operation, BufferClass buffer, RemoteClass remote,
                   size_t length) const {
         return rows_[index(operation, buffer, remote)].find(length);
     }
     bool is_bulk(size_t length) const { return length >= bulk_; }
 
-    /** Lengths [first, last] that go by one protocol. */
+    // Lengths [first, last] that go by one protocol.
     struct Range {
         size_t first;
         size_t last;
@@ -169,9 +165,9 @@ class ProtocolTable {
   private:
     static constexpr size_t kMaxRanges = 8;
     struct Row {
-        std::array<uint8_t, 65> first{};  //!< by the width of a length in bits: where to look first
+        std::array<uint8_t, 65> first{};  // by the width of a length in bits: where to look first
         std::array<Protocol, kMaxRanges> protocols{};
-        std::array<size_t, kMaxRanges> last{};  //!< the longest of each range; SIZE_MAX ends it
+        std::array<size_t, kMaxRanges> last{};  // the longest of each range; SIZE_MAX ends it
 
         Protocol find(size_t length) const {
             size_t place = first[std::bit_width(length)];

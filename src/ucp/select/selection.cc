@@ -29,7 +29,7 @@ Cost cost_of(const AddressEntry& left, const AddressEntry& right) {
             .transfer = bandwidth > 0 ? kReferenceBytes / bandwidth : 0};
 }
 
-/** Can this transport of a worker and that of its peer be a pair at all? kChosen: yes. */
+// Can this transport of a worker and that of its peer be a pair at all? kChosen: yes.
 Outcome check_pair(const WorkerAddress& own, const WorkerAddress& peer, uint8_t here, uint8_t there,
                    Reaches reaches) {
     const AddressEntry& local = own.entries[here];
@@ -46,7 +46,7 @@ bool is_same_transport(const AddressEntry& left, const AddressEntry& right) {
            left.device_type == right.device_type;
 }
 
-/** Which of the worker's devices with this transport an entry is, and of how many. */
+// Which of the worker's devices with this transport an entry is, and of how many.
 struct Ordinal {
     unsigned number = 0;
     unsigned count = 0;
@@ -62,13 +62,13 @@ Ordinal ordinal_of(const WorkerAddress& address, size_t index) {
     return result;
 }
 
-/** A usable candidate with all that decides on its place. */
+// A usable candidate with all that decides on its place.
 struct Ranked {
     Candidate candidate;
     double total;
-    bool is_crossed;  //!< its devices have different numbers at the two ends
-    uint64_t lot;     //!< drawn from the identity of both workers and both devices
-    uint8_t low;      //!< index at the worker with the lower uuid
+    bool is_crossed;  // its devices have different numbers at the two ends
+    uint64_t lot;     // drawn from the identity of both workers and both devices
+    uint8_t low;      // index at the worker with the lower uuid
     uint8_t high;
 
     auto key() const {
@@ -97,7 +97,7 @@ Ranked make_ranked(const WorkerAddress& own, const WorkerAddress& peer,
     return result;
 }
 
-/** An address has fewer than kNone of them. */
+// An address has fewer than kNone of them.
 uint8_t entry_count(const WorkerAddress& address) {
     return static_cast<uint8_t>(address.entries.size());
 }

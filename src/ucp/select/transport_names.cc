@@ -13,7 +13,7 @@ namespace {
 
 using Transports = std::vector<uct::TransportDeclaration>;
 
-/** What UCX has and this library has not, and what does the work here. */
+// What UCX has and this library has not, and what does the work here.
 struct Foreign {
     std::string_view word;
     std::string_view advice;
@@ -35,7 +35,7 @@ bool has(std::span<const std::string_view> words, std::string_view word) {
     return std::ranges::find(words, word) != words.end();
 }
 
-/** A word that stands for several transports, or for one by another name. */
+// A word that stands for several transports, or for one by another name.
 bool is_alias(const Transports& known, std::string_view word) {
     return std::ranges::any_of(known, [&](const auto& each) { return has(each.aliases, word); });
 }
@@ -44,7 +44,7 @@ bool has_name(const Transports& known, std::string_view word) {
     return std::ranges::find(known, word, &uct::TransportDeclaration::name) != known.end();
 }
 
-/** A word as a plain name, if it is one by its backslash. */
+// A word as a plain name, if it is one by its backslash.
 bool is_exact(std::string_view& word) {
     const bool exact = word.starts_with('\\');
     if (exact) word.remove_prefix(1);
@@ -59,7 +59,7 @@ Admission meaning(std::string_view word, const uct::TransportDeclaration& transp
     return has(transport.auxiliary_for, word) ? Admission::kAuxiliary : Admission::kNo;
 }
 
-/** "; did you mean X?" for the word nearest to a misspelt one; nothing if none is near. */
+// "; did you mean X?" for the word nearest to a misspelt one; nothing if none is near.
 template <typename Words>
 std::string suggestion(std::string_view word, const Words& words) {
     std::string_view best;

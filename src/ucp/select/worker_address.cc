@@ -86,7 +86,7 @@ uint16_t pack_cost(float cost) {
     return static_cast<uint16_t>(std::bit_cast<uint32_t>(wire_cost(cost)) >> 16);
 }
 
-/** @return false for what pack_cost() does not write */
+// @return false for what pack_cost() does not write
 bool unpack_cost(uint16_t packed, float* cost) {
     *cost = std::bit_cast<float>(uint32_t{packed} << 16);
     return std::isfinite(*cost) && !std::signbit(*cost);

@@ -27,9 +27,9 @@
 namespace ucp::stats {
 namespace {
 
-/** Endpoints of the table that are looked at beside the links, in a fill. */
+// Endpoints of the table that are looked at beside the links, in a fill.
 constexpr size_t kMaxVisited = 2 * kMaxEndpoints;
-/** Room for the best links of each role. */
+// Room for the best links of each role.
 constexpr size_t kMaxCandidates = 5 * kMaxEndpoints;
 
 void copy_text(std::string_view text, std::span<char> to) {

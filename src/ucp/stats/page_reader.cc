@@ -23,7 +23,7 @@ namespace {
 
 constexpr unsigned kTries = 100;
 
-/** The numbers that name entries of a folder of /proc. */
+// The numbers that name entries of a folder of /proc.
 std::vector<unsigned> numbers_in(const std::string& folder) {
     std::vector<unsigned> numbers;
     const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(opendir(folder.c_str()), closedir);
@@ -48,7 +48,7 @@ std::string path_of(pid_t pid, const char* entry) {
     return "/proc/" + std::to_string(pid) + "/" + entry;
 }
 
-/** The number of a process in the innermost namespace that it has one in: what it knows itself. */
+// The number of a process in the innermost namespace that it has one in: what it knows itself.
 uint32_t own_number(pid_t pid) {
     constexpr std::string_view kKey = "\nNSpid:";
     const std::string status = read_text(path_of(pid, "status"));
@@ -77,7 +77,7 @@ bool read_at(int file, void* to, size_t length, size_t offset) {
     return pread(file, to, length, static_cast<off_t>(offset)) == static_cast<ssize_t>(length);
 }
 
-/** By copies of the kernel's: a page that is cut or written meanwhile can do no harm. */
+// By copies of the kernel's: a page that is cut or written meanwhile can do no harm.
 bool read_whole(int file, Page* page) {
     for (unsigned attempt = 0; attempt < kTries; ++attempt) {
         uint64_t after = 0;
@@ -91,7 +91,7 @@ bool read_whole(int file, Page* page) {
     return false;
 }
 
-/** Printable, and with an end. */
+// Printable, and with an end.
 void clean(std::span<char> text) {
     text.back() = '\0';
     for (char& c : text) {

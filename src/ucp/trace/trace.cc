@@ -38,17 +38,17 @@ std::string file_name(std::string_view pattern) {
     return name;
 }
 
-/** Readers take numbers as doubles, so tracks have 31 bits. */
+// Readers take numbers as doubles, so tracks have 31 bits.
 uint32_t number_of(uint64_t track) {
     return static_cast<uint32_t>(track ^ track >> 32) & 0x7fffffff;
 }
 
-/** Readers tell operations of all processes apart by it, and ranks have the same addresses. */
+// Readers tell operations of all processes apart by it, and ranks have the same addresses.
 std::string id_member(uint32_t process, const void* id) {
     return fmt::format(",\"id\":\"{:x}.{}\"", process, fmt::ptr(id));
 }
 
-/** Ends the trace with the process, or with the library if that is unloaded before. */
+// Ends the trace with the process, or with the library if that is unloaded before.
 struct AtExit {
     ~AtExit() { Trace::close(); }
 };

@@ -111,7 +111,7 @@ ucs_status_t Connection::progress() {
     }
 }
 
-/** The listener's answer to the call: if the two belong together, introduce this end. */
+// The listener's answer to the call: if the two belong together, introduce this end.
 ucs_status_t Connection::answered() {
     ucs_status_t status = answer_.read(socket_);
     const CallAnswer& answer = answer_.message();

@@ -18,34 +18,32 @@ namespace ucp::wireup {
 
 struct ConnectionRequest;
 
-/**
- * The socket of an endpoint that was connected by socket address.
- *
- * A client's endpoint exists before its peer is known: what is sent on it waits (WaitingLane) until
- * the server's answer brings the worker address. From then on the socket stays open and idle; its
- * end tells that the peer is gone, and fails the endpoint once the messages that came before are
- * taken. Owned by its endpoint.
- */
+// The socket of an endpoint that was connected by socket address.
+//
+// A client's endpoint exists before its peer is known: what is sent on it waits (WaitingLane) until
+// the server's answer brings the worker address. From then on the socket stays open and idle; its
+// end tells that the peer is gone, and fails the endpoint once the messages that came before are
+// taken. Owned by its endpoint.
 class Connection final : public Watched, public SocketConnection {
   public:
     Connection(ConnectionManager& manager, Endpoint& endpoint);
-    /** Says goodbye unless the endpoint has failed. */
+    // Says goodbye unless the endpoint has failed.
     ~Connection() override;
 
-    /** Client: call the server. */
+    // Client: call the server.
     ucs_status_t call(const ucs::net::SocketAddress& server, const ucs::net::SocketAddress* local,
                       bool send_client_id);
-    /** Server: take a client's socket over, and accept him. @param own_address  for him */
+    // Server: take a client's socket over, and accept him. @param own_address  for him
     ucs_status_t accept(ConnectionRequest& request, std::vector<std::byte> own_address);
 
     const ucs::net::SocketAddress& local() const { return local_; }
     const ucs::net::SocketAddress& peer() const { return peer_; }
-    /** The peer's name for the stream that goes to him; 0 as long as it is not known. */
+    // The peer's name for the stream that goes to him; 0 as long as it is not known.
     uint64_t stream() const override { return stream_; }
 
     void ready() override;
     void out_of_memory() override { over(UCS_ERR_NO_MEMORY); }
-    /** The peer is gone, and so is all that he had sent. */
+    // The peer is gone, and so is all that he had sent.
     void end();
 
   private:
@@ -62,7 +60,7 @@ class Connection final : public Watched, public SocketConnection {
     State state_ = State::kCalling;
     bool peer_said_bye_ = false;
     bool send_client_id_ = false;
-    ucs_status_t status_ = UCS_OK;  //!< what the endpoint will fail with
+    ucs_status_t status_ = UCS_OK;  // what the endpoint will fail with
     uint64_t own_stream_;
     uint64_t stream_ = 0;
     ucs::net::SocketAddress local_;

@@ -22,7 +22,7 @@ constexpr size_t kMaxCallers = 1024;
 constexpr ptrdiff_t kMaxOfOneSource = 256;
 constexpr ucs::Duration kHandshakeTimeout = std::chrono::seconds(10);
 
-/** Does that connection come from this host? */
+// Does that connection come from this host?
 bool is_near(const ucs::net::Socket& socket) {
     constexpr uint8_t kLoopbackNet = 127;
     const ucs::net::IpAddress peer = socket.peer().ip();
@@ -124,7 +124,7 @@ void ConnectionManager::add_caller(Listener& listener, ucs::net::Socket socket) 
     if (caller->start() == UCS_OK) callers_.push_back(std::move(caller));
 }
 
-/** Who has been silent for longest gives way: first of those from the same address. */
+// Who has been silent for longest gives way: first of those from the same address.
 void ConnectionManager::make_room_for(const Caller& newcomer) {
     const auto is_neighbour = [&](const auto& each) { return each->source() == newcomer.source(); };
     if (std::ranges::count_if(callers_, is_neighbour) >= kMaxOfOneSource) {
@@ -165,7 +165,7 @@ void ConnectionManager::end_later(Connection& connection) {
 
 // --- endpoints ---
 
-/** The endpoint has a connection, and that begins. @param begin  ucs_status_t(Connection&) */
+// The endpoint has a connection, and that begins. @param begin  ucs_status_t(Connection&)
 template <typename Begin>
 ucs_status_t ConnectionManager::connect(Endpoint& endpoint, Begin begin) {
     try {

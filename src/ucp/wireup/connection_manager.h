@@ -21,20 +21,20 @@ class ConnectionManager;
 class Listener;
 struct ConnectionRequest;
 
-/** A socket that the manager watches, from watch() until the object goes. */
+// A socket that the manager watches, from watch() until the object goes.
 class Watched {
   public:
     explicit Watched(ConnectionManager& manager) : manager_(manager) {}
     virtual ~Watched() { ignore(); }
     Watched(const Watched&) = delete;
 
-    /** Something can be read, or written; the object may go in this call. */
+    // Something can be read, or written; the object may go in this call.
     virtual void ready() = 0;
-    /** There was no memory for that: what it stands for ends, and nothing else. */
+    // There was no memory for that: what it stands for ends, and nothing else.
     virtual void out_of_memory() = 0;
 
   protected:
-    /** @param writing  also tell when something can be written */
+    // @param writing  also tell when something can be written
     ucs_status_t watch(bool writing);
     void ignore();
 
@@ -42,18 +42,16 @@ class Watched {
     ucs::net::Socket socket_;
 
   private:
-    uint64_t id_ = 0;  //!< 0: not watched
+    uint64_t id_ = 0;  // 0: not watched
 };
 
-/**
- * Listeners and connections of a worker, driven by its progress.
- *
- * A small server over TCP: it carries worker addresses between programs that know of each other by
- * socket address only, and tells either of the other's end. Messages never go this way: endpoints
- * are made from the addresses as any others.
- *
- * Thread rule: the worker's.
- */
+// Listeners and connections of a worker, driven by its progress.
+//
+// A small server over TCP: it carries worker addresses between programs that know of each other by
+// socket address only, and tells either of the other's end. Messages never go this way: endpoints
+// are made from the addresses as any others.
+//
+// Thread rule: the worker's.
 class ConnectionManager {
   public:
     struct Services {
@@ -62,44 +60,42 @@ class ConnectionManager {
         Gate& gate;
         ucs::Random& random;
         const ucs::Clock& clock;
-        uint64_t client_id;   //!< from ucp_worker_params_t
-        std::string job_key;  //!< UCX_TCP_JOB_KEY
+        uint64_t client_id;   // from ucp_worker_params_t
+        std::string job_key;  // UCX_TCP_JOB_KEY
     };
 
     static ucs_status_t create(const Services& services,
                                std::unique_ptr<ConnectionManager>* manager);
-    /** Endpoints, and so their connections, are gone. */
+    // Endpoints, and so their connections, are gone.
     ~ConnectionManager();
 
     const Services& services() const { return services_; }
     Gate& gate() const { return services_.gate; }
-    /** Readable when there is something to do. */
+    // Readable when there is something to do.
     int descriptor() const { return poll_; }
-    /** Something to do, readable or not. */
+    // Something to do, readable or not.
     bool has_work() const;
 
-    /**
-     * @param is_quiet  the transports had nothing in this round of progress
-     * @param look      set if the next round is to look at every transport, and here again
-     */
+    // @param is_quiet  the transports had nothing in this round of progress
+    // @param look      set if the next round is to look at every transport, and here again
     unsigned progress(ucs::Time now, bool is_quiet, bool* look);
 
-    /** ucp_ep_create() with a socket address: call the server. */
+    // ucp_ep_create() with a socket address: call the server.
     ucs_status_t call(const ucp_ep_params_t& params, Endpoint** endpoint);
-    /** ucp_ep_create() with a connection request, which is consumed. */
+    // ucp_ep_create() with a connection request, which is consumed.
     ucs_status_t accept(std::unique_ptr<ConnectionRequest> request, Endpoint** endpoint);
 
     // --- for the objects that it watches ---
 
-    /** Somebody called a listener: he has some time to say who he is. */
+    // Somebody called a listener: he has some time to say who he is.
     void add_caller(Listener& listener, ucs::net::Socket socket);
-    /** Somebody is not heard: say why, once in a while. */
+    // Somebody is not heard: say why, once in a while.
     void refuse(const ucs::net::Socket& caller, std::string_view why);
-    /** Of strangers: a warning once in a while, else a line at level diag. */
+    // Of strangers: a warning once in a while, else a line at level diag.
     void complain(const std::string& text);
     void drop_caller(Caller& caller);
     void drop_callers_of(const Listener& listener);
-    /** The peer has gone: messages that it had sent before are taken first. */
+    // The peer has gone: messages that it had sent before are taken first.
     void end_later(Connection& connection);
     void forget(Connection& connection) { std::erase(ending_, &connection); }
     void add(Listener& listener) { listeners_.push_back(&listener); }
@@ -107,7 +103,7 @@ class ConnectionManager {
 
     // --- for Watched ---
 
-    /** @param id  0: not watched yet */
+    // @param id  0: not watched yet
     ucs_status_t watch(Watched& watched, int descriptor, bool writing, uint64_t* id);
     void ignore(int descriptor, uint64_t id);
 
@@ -126,7 +122,7 @@ class ConnectionManager {
     std::vector<std::unique_ptr<Caller>> callers_;
     std::vector<Connection*> ending_;
     ucs::Time next_complaint_{};
-    bool is_looking_ = false;  //!< this round of progress looks everywhere, for their sake
+    bool is_looking_ = false;  // this round of progress looks everywhere, for their sake
     std::vector<Listener*> listeners_;
 };
 

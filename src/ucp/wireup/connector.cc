@@ -14,11 +14,9 @@
 namespace ucp {
 namespace {
 
-/**
- * The lane of an endpoint whose peer is not known yet: it never has room, so that everything waits
- * in the endpoint's queues. Nothing is kept of who waits: the endpoint takes its waits back when
- * its real lanes come, and starts anew.
- */
+// The lane of an endpoint whose peer is not known yet: it never has room, so that everything waits
+// in the endpoint's queues. Nothing is kept of who waits: the endpoint takes its waits back when
+// its real lanes come, and starts anew.
 class WaitingLane final : public uct::RefusingEndpointWith<UCS_ERR_NO_RESOURCE> {
   public:
     ucs_status_t check(uct::Completion*) override { return UCS_OK; }
@@ -290,7 +288,7 @@ ucs_status_t Connector::connect_waiting(Endpoint& endpoint, const WorkerAddress&
     return UCS_OK;
 }
 
-/** An endpoint of the library's own that another has replaced goes when its work is done. */
+// An endpoint of the library's own that another has replaced goes when its work is done.
 void Connector::retire(Endpoint& endpoint) {
     Request* flush = make_internal_flush(endpoint, &endpoints_, [](Request& request) {
         static_cast<EndpointTable*>(request.user_data)->doom(*request.endpoint);

@@ -19,7 +19,7 @@ bool Guests::can_host() const {
     return false;
 }
 
-/** Of a transport of this worker's that knows guests? */
+// Of a transport of this worker's that knows guests?
 bool Guests::is_known_kind(const AddressEntry& entry) const {
     for (unsigned index = 0; index < interfaces_.size(); ++index) {
         if (interfaces_[index].kind == entry.kind && host(index) != nullptr) return true;

@@ -104,10 +104,10 @@ struct FrameHeader {
     uint8_t version;
     uint8_t kind;
     uint8_t has_client_id;
-    uint8_t reserved;  //!< 0
+    uint8_t reserved;  // 0
     uint64_t client_id;
     uint64_t stream;
-    uint32_t address_length;  //!< bytes behind the header
+    uint32_t address_length;  // bytes behind the header
 };
 #pragma pack(pop)
 
@@ -136,7 +136,7 @@ std::vector<std::byte> pack_frame(const Frame& frame) {
     return bytes;
 }
 
-/** How many bytes the frame has, as far as they tell. */
+// How many bytes the frame has, as far as they tell.
 size_t FrameReader::wanted(size_t seal) const {
     FrameHeader header;
     if (bytes_.size() < sizeof(header)) return sizeof(header);

@@ -30,7 +30,7 @@ select::KeptCosts costs_of(const CostChoice& choice) {
     return {select::CostModel::fixed(), {}};
 }
 
-/** On a virtual clock no file is read or written. */
+// On a virtual clock no file is read or written.
 select::CostSharing sharing_of(const Context& context) {
     if (context.virtual_time() || context.config().costs.source != CostSource::kLearned)
         return {"", {}};
@@ -71,7 +71,7 @@ SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
     return rules;
 }
 
-/** For LanePlanner::Edit: an entry that is left as it is. */
+// For LanePlanner::Edit: an entry that is left as it is.
 constexpr auto kAsItIs = [](unsigned, AddressEntry&, std::vector<std::byte>*) { return true; };
 
 }  // namespace

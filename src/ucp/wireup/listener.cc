@@ -13,7 +13,7 @@ namespace ucp::wireup {
 
 namespace {
 
-/** What a client of version 1 begins with. */
+// What a client of version 1 begins with.
 constexpr uint32_t kFirstMagic = 0x4d434c53;  // "SLCM"
 
 }  // namespace
@@ -80,7 +80,7 @@ ucs_status_t Listener::accept_one() {
     return UCS_ERR_NO_RESOURCE;
 }
 
-/** Who calls is hung up on: left to wait he would make this socket readable for ever. */
+// Who calls is hung up on: left to wait he would make this socket readable for ever.
 void Listener::shed() {
     manager_.complain("clients are refused: no descriptor is left; raise the limit of open files");
     spare_.reset();
@@ -110,7 +110,7 @@ void Listener::accept_at_once(std::unique_ptr<ConnectionRequest> request) {
     }
 }
 
-/** The call: read it and answer. @return UCS_OK: what follows are frames */
+// The call: read it and answer. @return UCS_OK: what follows are frames
 ucs_status_t Caller::hear() {
     const ucs_status_t status = call_.read(socket_);
     const Call& call = call_.message();

@@ -12,10 +12,8 @@
 
 namespace ucp::wireup {
 
-/**
- * A client that waits for the program's decision: what ucp_conn_request_h points to. It belongs to
- * the program and to no worker, so that any worker, on any thread, may accept it.
- */
+// A client that waits for the program's decision: what ucp_conn_request_h points to. It belongs to
+// the program and to no worker, so that any worker, on any thread, may accept it.
 struct ConnectionRequest {
     ucs::net::Socket socket;
     ucs::net::SocketAddress client;
@@ -23,26 +21,26 @@ struct ConnectionRequest {
     Frame introduction;
 };
 
-/** Tell the client that he is not wanted. */
+// Tell the client that he is not wanted.
 void reject(std::unique_ptr<ConnectionRequest> request);
 
-/** A socket that clients call: what ucp_listener_h points to. */
+// A socket that clients call: what ucp_listener_h points to.
 class Listener final : public Watched {
   public:
-    /** As ucp_listener_create. */
+    // As ucp_listener_create.
     static ucs_status_t create(ConnectionManager& manager, const ucp_listener_params_t& params,
                                Listener** listener);
     ~Listener() override;
 
     Gate& gate() const { return manager_.gate(); }
-    /** Is this a child of the process that made it? */
+    // Is this a child of the process that made it?
     bool is_inherited() const { return ucs::process_id() != process_; }
     ucs::net::SocketAddress address() const { return socket_.local(); }
 
     void ready() override;
-    /** Who called is hung up on. */
+    // Who called is hung up on.
     void out_of_memory() override {}
-    /** A caller has said who he is. */
+    // A caller has said who he is.
     void introduce(std::unique_ptr<ConnectionRequest> request);
 
   private:
@@ -53,13 +51,13 @@ class Listener final : public Watched {
     ucs_status_t accept_one();
     void shed();
 
-    /** Given up for a moment to refuse those who call when no descriptor is left. */
+    // Given up for a moment to refuse those who call when no descriptor is left.
     ucs::Descriptor spare_;
     ucp_listener_accept_handler_t accept_handler_{};
     ucp_listener_conn_handler_t connection_handler_{};
 };
 
-/** Somebody who called a listener and has not said who he is. */
+// Somebody who called a listener and has not said who he is.
 class Caller final : public Watched {
   public:
     Caller(ConnectionManager& manager, Listener& listener, ucs::net::Socket socket,

@@ -23,7 +23,7 @@ std::string name_from(const ucp_worker_params_t& params) {
     return name;
 }
 
-/** Between looks at the clock: calls of progress so far apart that sampling must not miss one. */
+// Between looks at the clock: calls of progress so far apart that sampling must not miss one.
 constexpr ucs::Duration kSeldom = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -205,7 +205,7 @@ unsigned Worker::progress() {
     }
 }
 
-/** What only time brings. @return events */
+// What only time brings. @return events
 unsigned Worker::look_at_clock(bool is_busy) {
     // Set before anything that may ask for the next look.
     const ucs::Time time = now();

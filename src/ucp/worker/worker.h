@@ -30,13 +30,11 @@
 
 namespace ucp {
 
-/**
- * A progress engine with its own transports, endpoints, requests and matching: the place where
- * these parts are put together, and where their events meet. Nothing but the C functions knows it.
- *
- * One thread at a time: the C functions take a GateLock. Callbacks of the user run inside
- * progress(), under the lock, which is recursive.
- */
+// A progress engine with its own transports, endpoints, requests and matching: the place where
+// these parts are put together, and where their events meet. Nothing but the C functions knows it.
+//
+// One thread at a time: the C functions take a GateLock. Callbacks of the user run inside
+// progress(), under the lock, which is recursive.
 class Worker final : private EndpointEvents, private Wakeup::Source {
   public:
     static ucs_status_t create(Context& context, const ucp_worker_params_t& params,
@@ -47,12 +45,12 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     // --- progress and time ---
 
     unsigned progress();
-    /** Work put aside for the next progress(), whatever the transports have. */
+    // Work put aside for the next progress(), whatever the transports have.
     bool has_work() const override { return host_.work.is_due() || lanes_.has_deferred(); }
-    /** When progress() has work that only time brings; kNever if none. */
+    // When progress() has work that only time brings; kNever if none.
     ucs::Time next_deadline() const override;
     ucs::Time now() const override { return context_.clock().now(); }
-    /** Made at first use, which for a context with UCP_FEATURE_WAKEUP is the worker's creation. */
+    // Made at first use, which for a context with UCP_FEATURE_WAKEUP is the worker's creation.
     ucs_status_t wakeup(Wakeup** wakeup);
 
     // --- parts ---
@@ -62,9 +60,9 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     const Config& config() const { return context_.config(); }
     uint64_t uuid() const { return host_.uuid; }
     const std::string& name() const { return name_; }
-    /** From ucp_worker_params_t. */
+    // From ucp_worker_params_t.
     uint64_t client_id() const { return client_id_; }
-    /** Is this a child of the process that made it? Its sockets and memory are the parent's. */
+    // Is this a child of the process that made it? Its sockets and memory are the parent's.
     bool is_inherited() const { return ucs::process_id() != process_; }
     ucs_thread_mode_t thread_mode() const { return thread_mode_; }
     EndpointHost& host() { return host_; }
@@ -79,20 +77,20 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     OneSided& one_sided() { return one_sided_; }
     NotifyHandler& notify_handler() { return notify_handler_; }
     LaneDriver& lanes() { return lanes_; }
-    /** Null until the program uses streams of devices, or a thread for progress. */
+    // Null until the program uses streams of devices, or a thread for progress.
     std::unique_ptr<StreamOperations>& on_stream() { return on_stream_; }
     bulk::Engine& bulk() { return bulk_; }
     bulk::QueuePairDriver& bulk_queue_pairs() { return queue_pairs_; }
-    /** What connects endpoints by socket address; made at first use. */
+    // What connects endpoints by socket address; made at first use.
     ucs_status_t connections(wireup::ConnectionManager** manager);
-    /** The worker's address, packed. */
+    // The worker's address, packed.
     const std::vector<std::byte>& address() const { return host_.address; }
 
     // --- endpoints ---
 
-    /** ucp_ep_create(): a new endpoint, or the internal one of that peer, given to the user. */
+    // ucp_ep_create(): a new endpoint, or the internal one of that peer, given to the user.
     ucs_status_t create_endpoint(const ucp_ep_params_t& params, Endpoint** endpoint);
-    /** ucp_ep_close_nbx(). */
+    // ucp_ep_close_nbx().
     ucs_status_ptr_t close_endpoint(Endpoint& endpoint, unsigned flags, const OpParams& params);
 
     // --- ordering ---
@@ -110,7 +108,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     void retry(ucs::Time time);
     unsigned look_at_clock(bool is_busy);
     void leave();
-    /** Something is lost, and nobody knows whose it was: all endpoints fail. */
+    // Something is lost, and nobody knows whose it was: all endpoints fail.
     void out_of_memory();
     static void message_lost(void* self, std::optional<uint64_t> sender);
     static void cut_off(void* self, uint64_t sender, ucs_status_t why);
@@ -138,7 +136,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
 
     const uint32_t process_ = ucs::process_id();
     EndpointHost host_;
-    std::unique_ptr<StreamOperations> on_stream_;  //!< outlives requests and endpoints
+    std::unique_ptr<StreamOperations> on_stream_;  // outlives requests and endpoints
     Context& context_;
     std::string name_;
     ucs::Random random_;
@@ -148,7 +146,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     unsigned progress_countdown_ = 0;
     ucs::Time last_look_{};
     bool in_progress_ = false;
-    bool has_progressed_ = false;  //!< something was found since the program last went to sleep
+    bool has_progressed_ = false;  // something was found since the program last went to sleep
 
     RequestPool requests_;
     InterfaceSet interfaces_;
@@ -174,13 +172,13 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     std::unique_ptr<wireup::ConnectionManager> connections_;
     std::unique_ptr<Wakeup> wakeup_;
     std::vector<Endpoint*> to_purge_;
-    bool has_unlisted_ = false;  //!< there was no memory to note one that has failed
-    /** Of what there was no memory for, of endpoints that have failed. */
+    bool has_unlisted_ = false;  // there was no memory to note one that has failed
+    // Of what there was no memory for, of endpoints that have failed.
     ucs::Time next_retry_ = ucs::kNever;
     std::vector<std::pair<const uct::Endpoint*, ucs_status_t>> failed_lanes_;
 };
 
-/** The worker of an endpoint, for the C functions, which are called with an endpoint alone. */
+// The worker of an endpoint, for the C functions, which are called with an endpoint alone.
 inline Worker& worker_of(const Endpoint& endpoint) {
     return *endpoint.host().owner;
 }

@@ -124,7 +124,7 @@ void Worker::free_doomed() {
     }
 }
 
-/** Lanes are given back in agreement with the peers, if they answer soon. */
+// Lanes are given back in agreement with the peers, if they answer soon.
 void Worker::withdraw_lanes() {
     if (!holds_lanes()) return;
     constexpr ucs::Duration kLongest = std::chrono::milliseconds(200);

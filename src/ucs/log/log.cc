@@ -200,7 +200,7 @@ namespace internal {
 
 namespace {
 
-/** Level and sink are what the environment says, if nobody else has. */
+// Level and sink are what the environment says, if nobody else has.
 void resolve_once() {
     Runtime& shared = runtime();
     if (shared.log_level.load() == Runtime::kLogLevelUnresolved || !shared.log_sink.load()) {

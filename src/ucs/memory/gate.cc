@@ -13,7 +13,7 @@ constinit MemoryGate MemoryGate::instance_;
 
 namespace {
 
-/** The private, writable mapping that an address lies in. Device files are mapped shared. */
+// The private, writable mapping that an address lies in. Device files are mapped shared.
 bool find_mapping(uintptr_t address, uintptr_t* begin, uintptr_t* end) {
     std::FILE* const maps = std::fopen("/proc/self/maps", "re");
     if (maps == nullptr) return false;

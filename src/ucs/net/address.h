@@ -13,9 +13,9 @@
 
 namespace ucs::net {
 
-/** An IPv4 or IPv6 address; IPv4 uses the first 4 bytes. */
+// An IPv4 or IPv6 address; IPv4 uses the first 4 bytes.
 struct IpAddress {
-    uint8_t version = 0;  //!< 4 or 6; 0: none of these
+    uint8_t version = 0;  // 4 or 6; 0: none of these
     std::array<uint8_t, 16> bytes{};
 
     static IpAddress of(const sockaddr& address);
@@ -24,21 +24,21 @@ struct IpAddress {
     bool is_link_local() const {
         return version == 6 && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
     }
-    /** Do both lie in one network of so many leading bits? */
+    // Do both lie in one network of so many leading bits?
     bool shares_prefix(const IpAddress& other, unsigned bits) const;
     std::string text() const;
     friend bool operator==(const IpAddress&, const IpAddress&) = default;
 };
 
-/** Where a socket is: an address of IPv4 or IPv6 with its port. */
+// Where a socket is: an address of IPv4 or IPv6 with its port.
 class SocketAddress {
   public:
     SocketAddress() = default;
-    /** @param scope  interface index, for link-local addresses */
+    // @param scope  interface index, for link-local addresses
     SocketAddress(const IpAddress& ip, uint16_t port, unsigned scope);
-    /** @return nothing for other families, or a length that is not the family's */
+    // @return nothing for other families, or a length that is not the family's
     static std::optional<SocketAddress> from(const ucs_sock_addr_t& address);
-    /** What one of the system's calls writes: int(sockaddr*, socklen_t*). Empty if it fails. */
+    // What one of the system's calls writes: int(sockaddr*, socklen_t*). Empty if it fails.
     template <typename Call>
     static SocketAddress written_by(Call&& call) {
         SocketAddress result;
@@ -47,7 +47,7 @@ class SocketAddress {
         return result;
     }
 
-    /** False for an unbound or unconnected socket's. */
+    // False for an unbound or unconnected socket's.
     bool is_known() const { return family() == AF_INET || family() == AF_INET6; }
     int family() const { return storage_.ss_family; }
     IpAddress ip() const { return IpAddress::of(*get()); }
@@ -55,7 +55,7 @@ class SocketAddress {
     const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
     socklen_t length() const { return length_; }
     const sockaddr_storage& storage() const { return storage_; }
-    /** With the port: "10.0.0.1:80", "[fe80::1]:80". */
+    // With the port: "10.0.0.1:80", "[fe80::1]:80".
     std::string text() const;
 
   private:

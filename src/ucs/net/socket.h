@@ -12,12 +12,10 @@
 
 namespace ucs::net {
 
-/**
- * A TCP socket that never blocks. Owns its descriptor.
- *
- * Calls that return a status leave the cause in errno where they fail. send() and receive() are for
- * those who look at errno themselves.
- */
+// A TCP socket that never blocks. Owns its descriptor.
+//
+// Calls that return a status leave the cause in errno where they fail. send() and receive() are for
+// those who look at errno themselves.
 class Socket {
   public:
     Socket() = default;
@@ -29,27 +27,27 @@ class Socket {
     explicit operator bool() const { return is_open(); }
     int descriptor() const { return descriptor_.get(); }
 
-    /** @return false if the kernel refuses, with errno */
+    // @return false if the kernel refuses, with errno
     bool set_option(int level, int option, int value) const;
-    /** kYes: a port that connections of a former life still hold is free to be listened on. */
+    // kYes: a port that connections of a former life still hold is free to be listened on.
     enum class Reuse : bool { kNo, kYes };
-    /** @return UCS_OK; UCS_ERR_BUSY: taken; UCS_ERR_INVALID_ADDR: not one of ours; IO_ERROR */
+    // @return UCS_OK; UCS_ERR_BUSY: taken; UCS_ERR_INVALID_ADDR: not one of ours; IO_ERROR
     ucs_status_t bind(const SocketAddress& address, Reuse reuse = Reuse::kYes);
     ucs_status_t listen();
-    /** @return UCS_OK, or UCS_ERR_NO_RESOURCE: nobody calls, or no descriptor is left */
+    // @return UCS_OK, or UCS_ERR_NO_RESOURCE: nobody calls, or no descriptor is left
     ucs_status_t accept(Socket* socket) const;
-    /** @return UCS_INPROGRESS: writable when decided, then error() says how; or an error */
+    // @return UCS_INPROGRESS: writable when decided, then error() says how; or an error
     ucs_status_t connect(const SocketAddress& address);
-    /** What happened to the socket since the last call. */
+    // What happened to the socket since the last call.
     ucs_status_t error() const;
-    /** The same as an errno; 0: nothing. */
+    // The same as an errno; 0: nothing.
     int pending_error() const;
 
-    /** @return bytes; 0: none now; UCS_ERR_CONNECTION_RESET at the end; another error */
+    // @return bytes; 0: none now; UCS_ERR_CONNECTION_RESET at the end; another error
     ssize_t read(void* buffer, size_t room);
-    /** @return bytes, which may be 0, or an error */
+    // @return bytes, which may be 0, or an error
     ssize_t write(const void* bytes, size_t length);
-    /** As the system's calls: bytes, 0 at the end of what comes, or -1 and errno. */
+    // As the system's calls: bytes, 0 at the end of what comes, or -1 and errno.
     ssize_t receive(void* buffer, size_t room) { return recv(descriptor(), buffer, room, 0); }
     ssize_t receive(std::span<const iovec> pieces) {
         msghdr message = of(pieces);
@@ -63,18 +61,17 @@ class Socket {
         return sendmsg(descriptor(), &message, MSG_NOSIGNAL);
     }
 
-    /** Wait until it can be read or written; the one call here that waits. @return false: not yet
-     */
+    // Wait until it can be read or written; the one call here that waits. @return false: not yet
     bool wait(short events, int milliseconds) const;
 
-    /** What was written still goes out; nothing more will. */
+    // What was written still goes out; nothing more will.
     void finish();
-    /** Nothing goes out or comes in from here on; what has come can still be read. */
+    // Nothing goes out or comes in from here on; what has come can still be read.
     void shut_down();
-    /** When it is closed, what has not gone out is thrown away, and the peer sees a reset. */
+    // When it is closed, what has not gone out is thrown away, and the peer sees a reset.
     void reset_on_close();
 
-    /** Not known: an empty address. */
+    // Not known: an empty address.
     SocketAddress local() const;
     SocketAddress peer() const;
 
@@ -89,7 +86,7 @@ class Socket {
     Descriptor descriptor_;
 };
 
-/** The cause of a failed call on a socket. */
+// The cause of a failed call on a socket.
 ucs_status_t status_of(int error);
 
 }  // namespace ucs::net

@@ -7,7 +7,7 @@
 
 namespace ucs {
 
-/** Owns a file descriptor. */
+// Owns a file descriptor.
 class Descriptor {
   public:
     Descriptor() = default;

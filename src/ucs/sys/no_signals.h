@@ -7,7 +7,7 @@
 
 namespace ucs {
 
-/** Signals are for the program's threads: one that is started while this lives gets none. */
+// Signals are for the program's threads: one that is started while this lives gets none.
 class NoSignals {
   public:
     NoSignals() {

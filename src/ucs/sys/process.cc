@@ -14,7 +14,7 @@ namespace ucs {
 
 namespace {
 
-std::atomic<uint32_t> known_number{0};  //!< of this process; 0: to be asked for
+std::atomic<uint32_t> known_number{0};  // of this process; 0: to be asked for
 
 uint32_t ask_for_number() {
     static const bool is_forgotten_in_children =

@@ -13,11 +13,9 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace ucs {
 
-/**
- * While it lives, the thread sanitizer ignores what this thread reads and writes. For accesses that
- * stand for an adapter's, or for those of a peer process that happens to be this one: what orders
- * them goes through memory that is mapped twice, where the sanitizer cannot see it.
- */
+// While it lives, the thread sanitizer ignores what this thread reads and writes. For accesses that
+// stand for an adapter's, or for those of a peer process that happens to be this one: what orders
+// them goes through memory that is mapped twice, where the sanitizer cannot see it.
 class IgnoredByThreadSanitizer {
   public:
 #if defined(__SANITIZE_THREAD__)

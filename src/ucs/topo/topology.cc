@@ -17,7 +17,7 @@ class HwlocTopology final : public Topology {
     }
     HwlocTopology(HwlocTopology&&) = delete;
 
-    /** @param xml  null: this machine */
+    // @param xml  null: this machine
     bool load(const std::string* xml) {
         if (hwloc_topology_init(&topology_) != 0) {
             topology_ = nullptr;
@@ -66,7 +66,7 @@ class HwlocTopology final : public Topology {
     }
 
   private:
-    /** The part of the machine that the device hangs on. */
+    // The part of the machine that the device hangs on.
     hwloc_obj_t locality_of(std::string_view device) const {
         for (hwloc_obj_t object = nullptr;
              (object = hwloc_get_next_osdev(topology_, object)) != nullptr;) {

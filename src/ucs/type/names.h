@@ -5,10 +5,8 @@
 
 namespace ucs {
 
-/**
- * The name of an enumerator. `names` has one for each of them, in their order, from 0 to kLast.
- * @return "unknown" for a value that is none of them
- */
+// The name of an enumerator. `names` has one for each of them, in their order, from 0 to kLast.
+// @return "unknown" for a value that is none of them
 template <auto kLast>
 constexpr const char* name_in(const char* const (&names)[static_cast<size_t>(kLast) + 1],
                               decltype(kLast) value) {

@@ -26,10 +26,8 @@ class GuestHost;
 class Interface;
 class MemoryDomain;
 
-/**
- * What the lowest bits of a name say: by which kind of transport its bearer is known. A worker's
- * address tells all names that it bears by one kind, or none of them.
- */
+// What the lowest bits of a name say: by which kind of transport its bearer is known. A worker's
+// address tells all names that it bears by one kind, or none of them.
 enum class NameKind : uint8_t { kTcp, kFifo, kUd, kDc };
 inline constexpr uint64_t kNameKindMask = 7;
 
@@ -37,18 +35,18 @@ constexpr uint64_t peer_name(NameKind kind, uint64_t unique) {
     return (unique & ~kNameKindMask) | static_cast<uint64_t>(kind);
 }
 
-/** Whom the messages of a connection come from, as a transport that knows it says. */
+// Whom the messages of a connection come from, as a transport that knows it says.
 struct PeerIdentity {
-    uint64_t name = 0;  //!< Interface::name_of() the address that they come from
+    uint64_t name = 0;  // Interface::name_of() the address that they come from
     // The worker's: whom it takes the name for.
     uint64_t worker = 0;
     uint32_t generation = 0;
     bool was_refused = false;
-    bool is_over = false;  //!< the worker hears nothing more of it: the transport ends it
-    bool is_lane = false;  //!< Endpoint::set_peer() says whose it is; there is no name
+    bool is_over = false;  // the worker hears nothing more of it: the transport ends it
+    bool is_lane = false;  // Endpoint::set_peer() says whose it is; there is no name
 };
 
-/** The active-message handlers of a worker, one table for all its interfaces. */
+// The active-message handlers of a worker, one table for all its interfaces.
 struct AmTable {
     struct Entry {
         AmHandler handler;
@@ -56,58 +54,52 @@ struct AmTable {
     };
     std::array<Entry, kMaxAmId> entries;
 
-    /** A handler found no memory for a message, which is lost; null: the exception goes on. */
+    // A handler found no memory for a message, which is lost; null: the exception goes on.
     void (*lost)(void* arg, uint8_t id, const void* data, size_t length) = nullptr;
     void* lost_arg = nullptr;
 
-    /**
-     * Transports that know whom a message is from ask before they hand it over; null: all are
-     * admitted. @return false: it is dropped
-     */
+    // Transports that know whom a message is from ask before they hand it over; null: all are
+    // admitted. @return false: it is dropped
     bool (*admits)(void* arg, PeerIdentity& from, uint8_t id, const void* data,
                    size_t length) = nullptr;
     void* admits_arg = nullptr;
-    /** Bit i: transports that ask for the messages that it takes, not for all, ask for id i. */
+    // Bit i: transports that ask for the messages that it takes, not for all, ask for id i.
     uint32_t asked = 0;
-    /** Set while a message is handled whose sender is known. */
+    // Set while a message is handled whose sender is known.
     PeerIdentity** sender = nullptr;
 };
 
-/** What a worker gives an interface that it opens. All references outlive the interface. */
+// What a worker gives an interface that it opens. All references outlive the interface.
 struct InterfaceParams {
     const ucs::Clock& clock;
     ucs::Random& random;
     const AmTable& am_table;
     ErrorHandler error_handler;
     void* error_arg;
-    uint64_t worker_id;          //!< identity that flow control and wire-up put on the wire
-    size_t estimated_endpoints;  //!< how many endpoints the program expects
-    const ucs::config::Source* config = nullptr;  //!< the user's settings; null: the environment's
+    uint64_t worker_id;          // identity that flow control and wire-up put on the wire
+    size_t estimated_endpoints;  // how many endpoints the program expects
+    const ucs::config::Source* config = nullptr;  // the user's settings; null: the environment's
 };
 
-/** Addresses of a remote side, as read from a worker address or a negotiation message. */
+// Addresses of a remote side, as read from a worker address or a negotiation message.
 struct RemoteAddress {
     std::span<const std::byte> device;
-    std::span<const std::byte> interface;  //!< empty for dedicated transports
-    std::span<const std::byte> endpoint;   //!< empty for scalable transports
+    std::span<const std::byte> interface;  // empty for dedicated transports
+    std::span<const std::byte> endpoint;   // empty for scalable transports
 };
 
-/**
- * A wish to send, waiting inside a transport endpoint until it has room.
- *
- * The owner embeds one for each transport endpoint it waits on; order among its own messages is
- * its own affair. The transport serves waiting endpoints in turn. Elements that wait when their
- * endpoint fails or is destroyed leave the queue without a call.
- */
+// A wish to send, waiting inside a transport endpoint until it has room.
+//
+// The owner embeds one for each transport endpoint it waits on; order among its own messages is
+// its own affair. The transport serves waiting endpoints in turn. Elements that wait when their
+// endpoint fails or is destroyed leave the queue without a call.
 class Pending : public ucs::Arbiter::Element {
   public:
-    /**
-     * Try to send. During the call the element is in no queue. It may be freed or added to any
-     * endpoint's queue if the call returns UCS_OK, and goes back to the front of this one
-     * otherwise. The call must not destroy the endpoint that serves it.
-     * @return UCS_OK: nothing left to send here; UCS_INPROGRESS: more to send, call again in turn;
-     *         UCS_ERR_NO_RESOURCE: no room yet, keep waiting
-     */
+    // Try to send. During the call the element is in no queue. It may be freed or added to any
+    // endpoint's queue if the call returns UCS_OK, and goes back to the front of this one
+    // otherwise. The call must not destroy the endpoint that serves it.
+    // @return UCS_OK: nothing left to send here; UCS_INPROGRESS: more to send, call again in turn;
+    //         UCS_ERR_NO_RESOURCE: no room yet, keep waiting
     using Progress = ucs_status_t (*)(Pending* self);
 
     explicit Pending(Progress progress) : progress_(progress) {}
@@ -117,20 +109,18 @@ class Pending : public ucs::Arbiter::Element {
     Progress progress_;
 };
 
-/**
- * One end of a connection; the data path of a transport.
- *
- * Operations return UCS_OK (done, buffers reusable), UCS_INPROGRESS (the completion will be
- * called), UCS_ERR_NO_RESOURCE (nothing happened: wait with pending_add()), or an error of the
- * endpoint. Active messages of one endpoint arrive in the order of the calls. Lengths are within
- * the interface's limits: the caller checks them. Single-threaded with its interface.
- *
- * A failed endpoint returns its error from every operation. Completions may be null where the
- * caller learns of the end by flush(). Destroying an endpoint with operations outstanding completes
- * each of them later or at once, with UCS_ERR_CANCELED if at once; its active messages may be lost,
- * so flush first. Endpoints may be destroyed inside completions, active-message handlers and error
- * handlers.
- */
+// One end of a connection; the data path of a transport.
+//
+// Operations return UCS_OK (done, buffers reusable), UCS_INPROGRESS (the completion will be
+// called), UCS_ERR_NO_RESOURCE (nothing happened: wait with pending_add()), or an error of the
+// endpoint. Active messages of one endpoint arrive in the order of the calls. Lengths are within
+// the interface's limits: the caller checks them. Single-threaded with its interface.
+//
+// A failed endpoint returns its error from every operation. Completions may be null where the
+// caller learns of the end by flush(). Destroying an endpoint with operations outstanding completes
+// each of them later or at once, with UCS_ERR_CANCELED if at once; its active messages may be lost,
+// so flush first. Endpoints may be destroyed inside completions, active-message handlers and error
+// handlers.
 class Endpoint {
   public:
     virtual ~Endpoint() = default;
@@ -138,7 +128,7 @@ class Endpoint {
     // --- active messages ---
     virtual ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
                                   uint32_t length) = 0;
-    /** @return the bytes sent, or a negative ucs_status_t */
+    // @return the bytes sent, or a negative ucs_status_t
     virtual ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) = 0;
     virtual ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header,
                                   std::span<const Iov> iov, Completion* completion) = 0;
@@ -155,178 +145,150 @@ class Endpoint {
                                    Completion* completion) = 0;
     virtual ucs_status_t get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
                                    Completion* completion) = 0;
-    /**
-     * Fetching atomic on a naturally aligned operand; the old value lands in `result`, which must
-     * live until completion (null: the old value is not wanted).
-     * @param op       one that the interface's atomic32_ops or atomic64_ops names
-     * @param size     4 or 8 bytes
-     * @param operand  addend, mask, new value (kSwap, kCompareSwap)
-     * @param compare  expected old value (kCompareSwap only)
-     */
+    // Fetching atomic on a naturally aligned operand; the old value lands in `result`, which must
+    // live until completion (null: the old value is not wanted).
+    // @param op       one that the interface's atomic32_ops or atomic64_ops names
+    // @param size     4 or 8 bytes
+    // @param operand  addend, mask, new value (kSwap, kCompareSwap)
+    // @param compare  expected old value (kCompareSwap only)
     virtual ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                                 void* result, uint64_t remote_address, RemoteKey key,
                                 Completion* completion) = 0;
 
     // --- bulk transfers (docs/design/bulk.md) ---
-    /**
-     * Put several pieces with one doorbell; kPutChain. They may land in any order, before or after
-     * other operations of this endpoint, fences notwithstanding. The completion counts once for
-     * all that were taken: when every byte of them is in remote memory, or with an error when it
-     * is not known which are.
-     * @return how many were taken, from the front; 0: no room, wait with pending_add(); or a
-     * negative ucs_status_t
-     *
-     * With kOrderedChain a message that is posted behind it is delivered when every byte of it is
-     * in remote memory, and never if one is not: an endpoint with an error delivers nothing more.
-     */
+    // Put several pieces with one doorbell; kPutChain. They may land in any order, before or after
+    // other operations of this endpoint, fences notwithstanding. The completion counts once for
+    // all that were taken: when every byte of them is in remote memory, or with an error when it
+    // is not known which are.
+    // @return how many were taken, from the front; 0: no room, wait with pending_add(); or a
+    // negative ucs_status_t
+    //
+    // With kOrderedChain a message that is posted behind it is delivered when every byte of it is
+    // in remote memory, and never if one is not: an endpoint with an error delivers nothing more.
     virtual ssize_t put_chain(std::span<const ChainPiece> pieces, Completion* completion) {
         return UCS_ERR_UNSUPPORTED;
     }
-    /**
-     * The same for gets; kGetChain. Once the completion was called, with an error too, or the
-     * endpoint is destroyed, nothing of the chain is written to local memory any more.
-     */
+    // The same for gets; kGetChain. Once the completion was called, with an error too, or the
+    // endpoint is destroyed, nothing of the chain is written to local memory any more.
     virtual ssize_t get_chain(std::span<const ChainPiece> pieces, Completion* completion) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    /**
-     * Put several short pieces, kLongestPiece bytes at most, by this processor; kPieces. Those that
-     * are taken are in remote memory when the call returns. Registrations of the local memory are
-     * not looked at.
-     * @return how many were taken, from the front; 0: no room, wait with pending_add(); or the
-     *         error of the first one, of which no byte has gone
-     */
+    // Put several short pieces, kLongestPiece bytes at most, by this processor; kPieces. Those that
+    // are taken are in remote memory when the call returns. Registrations of the local memory are
+    // not looked at.
+    // @return how many were taken, from the front; 0: no room, wait with pending_add(); or the
+    //         error of the first one, of which no byte has gone
     virtual ssize_t put_pieces(std::span<const ChainPiece> pieces) { return UCS_ERR_UNSUPPORTED; }
-    /** The same for gets. */
+    // The same for gets.
     virtual ssize_t get_pieces(std::span<const ChainPiece> pieces) { return UCS_ERR_UNSUPPORTED; }
 
     // --- ordering and completion ---
-    /** Operations after the fence reach remote memory after those before it. */
+    // Operations after the fence reach remote memory after those before it.
     virtual ucs_status_t fence() = 0;
-    /**
-     * Complete when all earlier operations are, on error too: one-sided ones at the remote side;
-     * active messages when they no longer need this endpoint to get there, so that a flush behind
-     * messages alone does not need the peer's progress.
-     * @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE
-     */
+    // Complete when all earlier operations are, on error too: one-sided ones at the remote side;
+    // active messages when they no longer need this endpoint to get there, so that a flush behind
+    // messages alone does not need the peer's progress.
+    // @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE
     virtual ucs_status_t flush(Completion* completion) = 0;
-    /** Send something harmless, so that a dead peer is noticed through the error handler. */
+    // Send something harmless, so that a dead peer is noticed through the error handler.
     virtual ucs_status_t check(Completion* completion) = 0;
 
     // --- waiting for room ---
-    /** @return UCS_OK, UCS_ERR_BUSY if there is room now: send instead of waiting, or the error */
+    // @return UCS_OK, UCS_ERR_BUSY if there is room now: send instead of waiting, or the error
     virtual ucs_status_t pending_add(Pending* pending) = 0;
-    /** No effect on an element that is in no queue. */
+    // No effect on an element that is in no queue.
     virtual void pending_remove(Pending* pending) = 0;
 
     // --- connection ---
-    /** Is this endpoint connected to that remote side, so that it can be reused for it? */
+    // Is this endpoint connected to that remote side, so that it can be reused for it?
     virtual bool is_connected(const RemoteAddress& remote) const = 0;
-    /** Dedicated: write endpoint_address_length bytes for the peer. */
+    // Dedicated: write endpoint_address_length bytes for the peer.
     virtual ucs_status_t get_address(std::span<std::byte> address) const {
         return UCS_ERR_UNSUPPORTED;
     }
-    /** Dedicated: bring the endpoint up towards the peer's; it can receive when this returns
-     * UCS_OK. */
+    // Dedicated: bring the endpoint up towards the peer's; it can receive when this returns
+    // UCS_OK.
     virtual ucs_status_t connect(const RemoteAddress& remote) { return UCS_ERR_UNSUPPORTED; }
-    /**
-     * Dedicated: the worker whose messages come here, before any can come. Those in another's name
-     * are not delivered.
-     */
+    // Dedicated: the worker whose messages come here, before any can come. Those in another's name
+    // are not delivered.
     virtual void set_peer(uint64_t worker) {}
-    /** Dedicated: messages go to the gate from now on (null: to their handlers). */
+    // Dedicated: messages go to the gate from now on (null: to their handlers).
     virtual void set_receive_gate(ReceiveGate* gate) {}
 
     // --- immediate data (docs/design/transports.md) ---
-    /**
-     * put_chain() whose end the peer is told of by `value`, without a message; kImmediate. The
-     * value has the place of a message posted behind the chain, and takes room as one.
-     * @return as put_chain(). The value is sent only if all pieces were taken; 0: nothing
-     *         happened, put_chain() may have room all the same
-     */
+    // put_chain() whose end the peer is told of by `value`, without a message; kImmediate. The
+    // value has the place of a message posted behind the chain, and takes room as one.
+    // @return as put_chain(). The value is sent only if all pieces were taken; 0: nothing
+    //         happened, put_chain() may have room all the same
     virtual ssize_t put_chain_immediate(std::span<const ChainPiece> pieces, uint32_t value,
                                         Completion* completion) {
         return UCS_ERR_UNSUPPORTED;
     }
-    /**
-     * Dedicated, kImmediate: what the peer's put_chain_immediate() sends comes as active messages
-     * of this id, of two uint64_t: the tag and the value. Before this call it is dropped.
-     */
+    // Dedicated, kImmediate: what the peer's put_chain_immediate() sends comes as active messages
+    // of this id, of two uint64_t: the tag and the value. Before this call it is dropped.
     virtual void deliver_immediates(uint8_t id, uint64_t tag) {}
 };
 
-/** A transport on a device as one worker uses it: queues, buffers, progress. */
+// A transport on a device as one worker uses it: queues, buffers, progress.
 class Interface {
   public:
     virtual ~Interface() = default;
 
     const InterfaceAttributes& attributes() const { return attributes_; }
 
-    /** Write device_address_length bytes: what tells which remote devices are reachable. */
+    // Write device_address_length bytes: what tells which remote devices are reachable.
     virtual ucs_status_t get_device_address(std::span<std::byte> address) const = 0;
-    /** Scalable: write interface_address_length bytes. */
+    // Scalable: write interface_address_length bytes.
     virtual ucs_status_t get_interface_address(std::span<std::byte> address) const {
         return UCS_ERR_UNSUPPORTED;
     }
-    /** Every byte is checked: addresses come from outside. */
+    // Every byte is checked: addresses come from outside.
     virtual bool is_reachable(const RemoteAddress& remote) const = 0;
 
-    /**
-     * Scalable: an endpoint that can send at once. Dedicated: `remote` is empty, the endpoint waits
-     * for connect().
-     * @return UCS_ERR_NO_RESOURCE if the device has no more; UCS_ERR_UNREACHABLE
-     */
+    // Scalable: an endpoint that can send at once. Dedicated: `remote` is empty, the endpoint waits
+    // for connect().
+    // @return UCS_ERR_NO_RESOURCE if the device has no more; UCS_ERR_UNREACHABLE
     virtual ucs_status_t create_endpoint(const RemoteAddress& remote,
                                          std::unique_ptr<Endpoint>* endpoint) = 0;
 
-    /**
-     * Poll for completions and messages, serve waiting endpoints.
-     * @return events handled; 0: until something comes, another call would do nothing
-     */
+    // Poll for completions and messages, serve waiting endpoints.
+    // @return events handled; 0: until something comes, another call would do nothing
     virtual unsigned progress() = 0;
-    /** The next progress() looks at everything: if it returns 0, nothing had come. */
+    // The next progress() looks at everything: if it returns 0, nothing had come.
     virtual void look_soon() {}
 
-    /**
-     * The name that messages from that interface bear here (PeerIdentity::name), whatever they say
-     * of themselves; 0: this transport does not know whom a message is from. All interfaces of a
-     * worker give it the same name: it need not be the one that made an address reachable.
-     */
+    // The name that messages from that interface bear here (PeerIdentity::name), whatever they say
+    // of themselves; 0: this transport does not know whom a message is from. All interfaces of a
+    // worker give it the same name: it need not be the one that made an address reachable.
     virtual uint64_t name_of(const RemoteAddress& remote) const { return 0; }
 
-    /** When progress() has work that only time brings; kNever if none. */
+    // When progress() has work that only time brings; kNever if none.
     virtual ucs::Time next_deadline() const { return ucs::kNever; }
 
-    /**
-     * Scalable: from UCS_OK on, nothing that endpoints on the remote interface sent here before is
-     * written to memory, however late it comes; they are of no more use. UCS_INPROGRESS: not yet,
-     * ask again within 200 ms. Dedicated endpoints do the same by being destroyed.
-     * @param number  of this cut: the same each time it is asked for, of no other of that interface
-     */
+    // Scalable: from UCS_OK on, nothing that endpoints on the remote interface sent here before is
+    // written to memory, however late it comes; they are of no more use. UCS_INPROGRESS: not yet,
+    // ask again within 200 ms. Dedicated endpoints do the same by being destroyed.
+    // @param number  of this cut: the same each time it is asked for, of no other of that interface
     virtual ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) { return UCS_OK; }
 
-    /** Packets that were sent again so far, if the transport itself sees to it that they arrive. */
+    // Packets that were sent again so far, if the transport itself sees to it that they arrive.
     virtual uint64_t retransmissions() const { return 0; }
 
-    /** False while the device has no link: what is posted waits, or fails. Costs no system call. */
+    // False while the device has no link: what is posted waits, or fails. Costs no system call.
     virtual bool is_link_up() const { return true; }
 
-    /** The same interface as one that lets in guests (uct/api/guests.h); null: it does not. */
+    // The same interface as one that lets in guests (uct/api/guests.h); null: it does not.
     virtual GuestHost* guest_host() { return nullptr; }
 
-    /** Complete when all operations of all endpoints are complete, as Endpoint::flush(). */
+    // Complete when all operations of all endpoints are complete, as Endpoint::flush().
     virtual ucs_status_t flush(Completion* completion) = 0;
 
-    /**
-     * A descriptor that polls readable after arm() when progress() has something to do, unless only
-     * time brings it (next_deadline()); or -1.
-     */
+    // A descriptor that polls readable after arm() when progress() has something to do, unless only
+    // time brings it (next_deadline()); or -1.
     virtual int event_fd() const { return -1; }
-    /**
-     * @return UCS_ERR_BUSY if events came meanwhile: progress first, then arm again. Never for what
-     *         needs a peer's progress: the peer's may come after this one's sleep.
-     */
+    // @return UCS_ERR_BUSY if events came meanwhile: progress first, then arm again. Never for what
+    //         needs a peer's progress: the peer's may come after this one's sleep.
     virtual ucs_status_t arm() { return UCS_ERR_UNSUPPORTED; }
 
   protected:

@@ -16,13 +16,13 @@ namespace uct {
 class Interface;
 struct InterfaceParams;
 
-/** A registration of local memory with one memory domain. Transports derive their own. */
+// A registration of local memory with one memory domain. Transports derive their own.
 class MemoryHandle {
   protected:
     ~MemoryHandle() = default;
 };
 
-/** What peers may do with registered memory. Atomics need both rights. */
+// What peers may do with registered memory. Atomics need both rights.
 enum class PeerRights : uint8_t { kNone = 0, kRead = 1, kWrite = 2, kAll = 3 };
 
 constexpr bool allows(PeerRights rights, PeerRights wanted) {
@@ -32,97 +32,87 @@ constexpr bool allows(PeerRights rights, PeerRights wanted) {
 
 struct MemoryDomainAttributes {
     bool can_register = false;
-    bool can_allocate = false;     //!< allocate_memory() works
-    bool needs_handle = true;      //!< zero-copy operations use registrations of the local memory
-    size_t remote_key_length = 0;  //!< bytes of a packed key; 0: no remote access
-    double register_overhead = 0;  //!< seconds per registration
-    double register_per_byte = 0;  //!< seconds per byte registered; 0: no page is pinned
+    bool can_allocate = false;     // allocate_memory() works
+    bool needs_handle = true;      // zero-copy operations use registrations of the local memory
+    size_t remote_key_length = 0;  // bytes of a packed key; 0: no remote access
+    double register_overhead = 0;  // seconds per registration
+    double register_per_byte = 0;  // seconds per byte registered; 0: no page is pinned
 };
 
-/** Something that people want to know of a device: {"link", "InfiniBand, 4x, 100 Gb/s"}. */
+// Something that people want to know of a device: {"link", "InfiniBand, 4x, 100 Gb/s"}.
 struct DeviceFact {
     std::string name;
     std::string value;
 };
 
-/**
- * A device opened once per context: the scope of registrations, and what opens interfaces.
- *
- * Thread rule: all calls are serialised by the owner context.
- */
+// A device opened once per context: the scope of registrations, and what opens interfaces.
+//
+// Thread rule: all calls are serialised by the owner context.
 class MemoryDomain {
   public:
     virtual ~MemoryDomain() = default;
 
     virtual const MemoryDomainAttributes& attributes() const = 0;
 
-    /** For `swiftlane info -d`. */
+    // For `swiftlane info -d`.
     virtual std::vector<DeviceFact> describe() const { return {}; }
 
-    /**
-     * Make [address, address + length) usable in zero-copy operations of this process, and in
-     * those of peers as far as `rights` allow: no byte outside, no access beyond them, and none
-     * after deregister_memory(). With both rights the range grows to whole 8-byte words, since
-     * atomics on narrower operands may work on the word around.
-     * @return UCS_OK and the handle; UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY if the device refuses
-     */
+    // Make [address, address + length) usable in zero-copy operations of this process, and in
+    // those of peers as far as `rights` allow: no byte outside, no access beyond them, and none
+    // after deregister_memory(). With both rights the range grows to whole 8-byte words, since
+    // atomics on narrower operands may work on the word around.
+    // @return UCS_OK and the handle; UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY if the device refuses
     virtual ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
                                          MemoryHandle** handle) = 0;
     virtual void deregister_memory(MemoryHandle* handle) = 0;
 
-    /**
-     * Write remote_key_length bytes that let a peer reach the registered memory; only for a
-     * registration with rights.
-     */
+    // Write remote_key_length bytes that let a peer reach the registered memory; only for a
+    // registration with rights.
     virtual void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const = 0;
 
-    /** @return UCS_ERR_INVALID_PARAM if the bytes cannot be a key of this kind of domain */
+    // @return UCS_ERR_INVALID_PARAM if the bytes cannot be a key of this kind of domain
     virtual ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) = 0;
     virtual void release_remote_key(RemoteKey key) {}
 
-    /**
-     * Memory that peers on this device reach better than memory of the program's own. It is
-     * registered like any other.
-     * @param hint   null, or where it should be; page-aligned
-     * @param fixed  there and nowhere else, in place of what is mapped there
-     */
+    // Memory that peers on this device reach better than memory of the program's own. It is
+    // registered like any other.
+    // @param hint   null, or where it should be; page-aligned
+    // @param fixed  there and nowhere else, in place of what is mapped there
     virtual ucs_status_t allocate_memory(size_t length, void* hint, bool fixed, void** address) {
         return UCS_ERR_UNSUPPORTED;
     }
     virtual void free_memory(void* address) {}
 
-    /** Where remote memory can be used directly in this process; null: nowhere. */
+    // Where remote memory can be used directly in this process; null: nowhere.
     virtual void* remote_pointer(RemoteKey key, uint64_t address) const { return nullptr; }
-    /** Do atomics of the domain's interfaces work on that memory? */
+    // Do atomics of the domain's interfaces work on that memory?
     virtual bool has_atomics(RemoteKey key) const { return true; }
 
-    /**
-     * Open an interface of one of this device's transports.
-     * @param transport  a name that the component listed for this device
-     * @return UCS_ERR_UNSUPPORTED or the device's error, logged with its cause
-     */
+    // Open an interface of one of this device's transports.
+    // @param transport  a name that the component listed for this device
+    // @return UCS_ERR_UNSUPPORTED or the device's error, logged with its cause
     virtual ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,
                                         std::unique_ptr<Interface>* interface) = 0;
 };
 
-/** A transport on a device that a component found on this machine. */
+// A transport on a device that a component found on this machine.
 struct Resource {
     std::string transport;
     std::string device;
     DeviceType device_type;
 };
 
-/** A family of transports that share devices: "self", "ib", "sm", "tcp". */
+// A family of transports that share devices: "self", "ib", "sm", "tcp".
 class Component {
   public:
     virtual ~Component() = default;
 
     virtual std::string_view name() const = 0;
 
-    /** All transports that it may offer, whatever this machine has. */
+    // All transports that it may offer, whatever this machine has.
     virtual std::span<const TransportDeclaration> transports() const { return {}; }
 
-    /** The transports that work here; empty without the hardware or the driver. Never fails. */
+    // The transports that work here; empty without the hardware or the driver. Never fails.
     virtual std::span<const Resource> resources() = 0;
 
     virtual ucs_status_t open_domain(std::string_view device,

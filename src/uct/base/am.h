@@ -7,11 +7,9 @@
 
 namespace uct {
 
-/**
- * Hand one message to its handler. A handler without memory must not leave the transport in the
- * middle of its queue: the loss is told to the table's owner.
- * @return true if the handler kept the descriptor
- */
+// Hand one message to its handler. A handler without memory must not leave the transport in the
+// middle of its queue: the loss is told to the table's owner.
+// @return true if the handler kept the descriptor
 inline bool dispatch_am(const AmTable& table, uint8_t id, void* data, size_t length,
                         ReceiveDescriptor* descriptor) {
     const AmTable::Entry& entry = table.entries[id];
@@ -24,10 +22,8 @@ inline bool dispatch_am(const AmTable& table, uint8_t id, void* data, size_t len
     }
 }
 
-/**
- * The same; release() gives the message back unless its handler has kept it: also if that throws,
- * or its thread is cancelled there.
- */
+// The same; release() gives the message back unless its handler has kept it: also if that throws,
+// or its thread is cancelled there.
 template <typename Release>
 inline void dispatch_am_once(const AmTable& table, uint8_t id, void* data, size_t length,
                              ReceiveDescriptor* descriptor, Release release) {
@@ -40,10 +36,8 @@ inline void dispatch_am_once(const AmTable& table, uint8_t id, void* data, size_
     release();
 }
 
-/**
- * Pack what is to be sent; a generic datatype's pack is the program's and may throw: release()
- * gives back then what was taken to send it.
- */
+// Pack what is to be sent; a generic datatype's pack is the program's and may throw: release()
+// gives back then what was taken to send it.
 template <typename Release>
 size_t pack_or_release(PackCallback pack, void* to, void* arg, Release release) {
     try {
@@ -54,8 +48,7 @@ size_t pack_or_release(PackCallback pack, void* to, void* arg, Release release) 
     }
 }
 
-/** May a message of that sender be handed over? One that there is no memory to ask about is lost.
- */
+// May a message of that sender be handed over? One that there is no memory to ask about is lost.
 [[gnu::noinline]] inline bool is_admitted(const AmTable& table, PeerIdentity& from, uint8_t id,
                                           const void* data, size_t length) {
     try {
@@ -67,7 +60,7 @@ size_t pack_or_release(PackCallback pack, void* to, void* arg, Release release) 
     }
 }
 
-/** As dispatch_am(), a message whose sender the transport knows. */
+// As dispatch_am(), a message whose sender the transport knows.
 inline bool dispatch_am_from(const AmTable& table, PeerIdentity& from, uint8_t id, void* data,
                              size_t length, ReceiveDescriptor* descriptor) {
     if (table.admits == nullptr) return dispatch_am(table, id, data, length, descriptor);
@@ -84,21 +77,19 @@ inline bool dispatch_am_from(const AmTable& table, PeerIdentity& from, uint8_t i
     return dispatch_am(table, id, data, length, descriptor);
 }
 
-/**
- * The same for messages of which most are short and name nobody: the worker is asked only about
- * those that it wants to be asked about. Who is the sender stands in the table's place for the
- * whole of a poll, so that one message costs no more than to write it there.
- */
+// The same for messages of which most are short and name nobody: the worker is asked only about
+// those that it wants to be asked about. Who is the sender stands in the table's place for the
+// whole of a poll, so that one message costs no more than to write it there.
 class SenderPlace {
   public:
     explicit SenderPlace(const AmTable& table)
         : table_(table), place_(table.sender != nullptr ? table.sender : &nobody_) {}
     SenderPlace(SenderPlace&&) = delete;
 
-    /** No message is handled any more. */
+    // No message is handled any more.
     void clear() { *place_ = nullptr; }
 
-    /** May the message be handed over? Whom it is from is known until the next one. */
+    // May the message be handed over? Whom it is from is known until the next one.
     bool admits(PeerIdentity& from, uint8_t id, const void* data, size_t length) {
         *place_ = &from;
         return (table_.asked >> id & 1) == 0 || is_admitted(table_, from, id, data, length);
@@ -110,19 +101,19 @@ class SenderPlace {
     PeerIdentity** const place_;
 };
 
-/** The identity goes, perhaps while a message of it is handled. */
+// The identity goes, perhaps while a message of it is handled.
 inline void forget_sender(const AmTable& table, const PeerIdentity& from) {
     if (table.sender != nullptr && *table.sender == &from) *table.sender = nullptr;
 }
 
-/** Until its end, however that comes about, messages are handled. */
+// Until its end, however that comes about, messages are handled.
 class SenderScope : public SenderPlace {
   public:
     using SenderPlace::SenderPlace;
     ~SenderScope() { clear(); }
 };
 
-/** Fill a table with handlers that drop what nobody expects; ids come from outside. */
+// Fill a table with handlers that drop what nobody expects; ids come from outside.
 inline void drop_all(AmTable& table) {
     table.entries.fill(
         {[](void*, void*, size_t, ReceiveDescriptor*) -> ucs_status_t { return UCS_OK; }, nullptr});

@@ -8,7 +8,7 @@
 
 namespace uct {
 
-/** The CPU's own atomic on a naturally aligned operand of 4 or 8 bytes. @return the old value */
+// The CPU's own atomic on a naturally aligned operand of 4 or 8 bytes. @return the old value
 template <typename T>
 T apply_atomic(AtomicOp op, T* target, T operand, T compare) {
     std::atomic_ref<T> reference(*target);

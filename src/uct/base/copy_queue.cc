@@ -10,10 +10,10 @@ namespace uct {
 
 namespace {
 
-/** Shorter copies say more of the call than of the rate. */
+// Shorter copies say more of the call than of the rate.
 constexpr size_t kTimed = 128 * 1024;
-constexpr double kNewest = 0.25;  //!< weight of the last copy in the average
-/** One that took much longer was interrupted. */
+constexpr double kNewest = 0.25;  // weight of the last copy in the average
+// One that took much longer was interrupted.
 constexpr double kInterrupted = 4;
 constexpr size_t kPage = 4096;
 
@@ -45,7 +45,7 @@ ucs_status_t CopyQueue::advance(LocalCopy& copy, size_t bytes) {
     return UCS_OK;
 }
 
-/** Of a copy that is alone: what is left of the turn, or all if that is little more. */
+// Of a copy that is alone: what is left of the turn, or all if that is little more.
 size_t CopyQueue::piece_of(size_t length) const {
     const size_t piece = std::max(left_ > 0 ? static_cast<size_t>(left_) : 0, kSlice);
     return length <= piece + piece / 2 ? length : piece;

@@ -17,7 +17,7 @@ namespace uct {
 
 class CopyGroup;
 
-/** Of a CopyQueue: a copy, or a flush that waits for the copies before it. */
+// Of a CopyQueue: a copy, or a flush that waits for the copies before it.
 struct CopyRecord {
     using Hook = boost::intrusive::list_member_hook<
         boost::intrusive::link_mode<boost::intrusive::safe_link>>;
@@ -27,14 +27,14 @@ struct CopyRecord {
 
     LocalCopy copy;
     CopyGroup* group;
-    Completion* completion;  //!< null: nobody is told
+    Completion* completion;  // null: nobody is told
     const bool is_flush;
     ucs_status_t status = UCS_OK;
-    Hook turn{};  //!< among the copies that wait for their turn, or the records that are done
-    Hook age{};   //!< in its group, the oldest first
+    Hook turn{};  // among the copies that wait for their turn, or the records that are done
+    Hook age{};   // in its group, the oldest first
 };
 
-/** The copies of one endpoint, which derives from it. */
+// The copies of one endpoint, which derives from it.
 class CopyGroup {
   public:
     using Records = boost::intrusive::list<
@@ -49,72 +49,68 @@ class CopyGroup {
     // --- called by the queue, before completions are; neither may start a copy
 
     virtual void copy_failed(ucs_status_t status) = 0;
-    /** None is under way any more. */
+    // None is under way any more.
     virtual void copies_done() = 0;
 
-    Records records;     //!< the queue's
-    uint64_t visit = 0;  //!< the queue's
+    Records records;     // the queue's
+    uint64_t visit = 0;  // the queue's
 
   protected:
     ~CopyGroup() { assert(records.empty()); }
 };
 
-/**
- * Copies within a host, done by the processor that asks for them. A long one goes in pieces, one in
- * each progress of its interface, so that no call of a program takes longer than about kTurn, and
- * several share the turns, round robin by bytes. So a copy may be asynchronous, as on a network.
- *
- * How many bytes a turn is worth follows from the rate of the copies so far. Copies of up to kSlice
- * bytes are done at once while the turn is worth anything yet, also before long ones that wait: a
- * turn leaves one slice for them.
- * Several have a slice at a time each, which is worth a quarter of a turn: where copies are fast,
- * to cut one in many would cost calls of the system and nothing would be the sooner for it. Copies
- * of a group may end in any order; who needs one waits for the others.
- *
- * One thread at a time, that of the interface.
- */
+// Copies within a host, done by the processor that asks for them. A long one goes in pieces, one in
+// each progress of its interface, so that no call of a program takes longer than about kTurn, and
+// several share the turns, round robin by bytes. So a copy may be asynchronous, as on a network.
+//
+// How many bytes a turn is worth follows from the rate of the copies so far. Copies of up to kSlice
+// bytes are done at once while the turn is worth anything yet, also before long ones that wait: a
+// turn leaves one slice for them.
+// Several have a slice at a time each, which is worth a quarter of a turn: where copies are fast,
+// to cut one in many would cost calls of the system and nothing would be the sooner for it. Copies
+// of a group may end in any order; who needs one waits for the others.
+//
+// One thread at a time, that of the interface.
 class CopyQueue {
   public:
     static constexpr ucs::Duration kTurn = std::chrono::microseconds(40);
-    static constexpr size_t kSlice = 128 * 1024;           //!< the least of slice()
-    static constexpr size_t kMostBytes = 2 * 1024 * 1024;  //!< of a turn, however fast copies are
-    /** Bytes a second, until one was timed. */
+    static constexpr size_t kSlice = 128 * 1024;           // the least of slice()
+    static constexpr size_t kMostBytes = 2 * 1024 * 1024;  // of a turn, however fast copies are
+    // Bytes a second, until one was timed.
     static constexpr double kAssumedRate = 8e9;
 
-    /** Copies contiguous bytes of this process to those of a peer, or from there, at once. */
+    // Copies contiguous bytes of this process to those of a peer, or from there, at once.
     using Move = ucs_status_t (*)(CopyDirection direction, const Iov& piece, uint64_t remote,
                                   RemoteKey key);
 
     CopyQueue(const ucs::Clock& clock, Move move) : clock_(clock), move_(move) {}
     CopyQueue(const CopyQueue&) = delete;
 
-    /**
-     * @param completion  may be null
-     * @return UCS_OK: done; UCS_INPROGRESS: a part of it is, the completion will be called; or the
-     *         error
-     */
+    // @param completion  may be null
+    // @return UCS_OK: done; UCS_INPROGRESS: a part of it is, the completion will be called; or the
+    //         error
     ucs_status_t start(CopyGroup& group, const LocalCopy& copy, Completion* completion);
-    /** Complete when all copies of the group so far are. @return UCS_OK or UCS_INPROGRESS */
+    // Complete when all copies of the group so far are. @return UCS_OK or UCS_INPROGRESS
     ucs_status_t flush(CopyGroup& group, Completion* completion);
     ucs_status_t flush_all(Completion* completion);
-    /** All of them end now, with UCS_ERR_CANCELED. */
+    // All of them end now, with UCS_ERR_CANCELED.
     void cancel(CopyGroup& group);
 
-    /** The next turn. @return copies that have ended */
+    // The next turn. @return copies that have ended
     unsigned progress();
-    /** There are copies under way, or the turn is used up: progress() is to be called. */
+    // There are copies under way, or the turn is used up: progress() is to be called.
     bool needs_progress() const { return left_ <= 0 || !turns_.empty(); }
     bool empty() const { return turns_.empty(); }
 
     // --- other copies in the same calls, which count as well
 
-    /** Is the turn worth anything yet? */
+    // Is the turn worth anything yet?
     bool has_room() const { return left_ > 0; }
     void spend(size_t bytes) { left_ -= static_cast<ptrdiff_t>(bytes); }
 
-    /** What a turn is worth, in bytes. */
+    // What a turn is worth, in bytes.
     size_t turn_bytes() const { return turn_; }
-    /** What one of several has at a time. */
+    // What one of several has at a time.
     size_t slice() const { return std::max(kSlice, turn_ / 4); }
 
   private:
@@ -132,10 +128,10 @@ class CopyQueue {
     const Move move_;
     double seconds_per_byte_ = 1 / kAssumedRate;
     size_t turn_ = 320 * 1024;
-    ptrdiff_t left_ = 320 * 1024;  //!< of the turn
+    ptrdiff_t left_ = 320 * 1024;  // of the turn
     uint64_t visits_ = 0;
-    Turns turns_;  //!< copies, whose turn it is first
-    Turns done_;   //!< their completions are to be called
+    Turns turns_;  // copies, whose turn it is first
+    Turns done_;   // their completions are to be called
     ucs::ObjectPool<CopyRecord> records_{"local copies", 16};
 };
 

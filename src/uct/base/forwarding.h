@@ -15,7 +15,7 @@
 // derives from these, and says what it does otherwise than the transport.
 namespace uct {
 
-/** An interface over another one. Its endpoints are ForwardingEndpoints. */
+// An interface over another one. Its endpoints are ForwardingEndpoints.
 class ForwardingInterface : public Interface {
   public:
     ucs_status_t get_device_address(std::span<std::byte> address) const override {
@@ -47,9 +47,9 @@ class ForwardingInterface : public Interface {
     void remove(const Endpoint& inner) { endpoints_.erase(&inner); }
 
   protected:
-    /** @param params  what the worker gives */
+    // @param params  what the worker gives
     explicit ForwardingInterface(const InterfaceParams& params) : params_(params) {}
-    /** What the transport below is to be opened with. @param table  of handlers, outlives it */
+    // What the transport below is to be opened with. @param table  of handlers, outlives it
     InterfaceParams below(const AmTable& table) {
         return {params_.clock,
                 params_.random,
@@ -61,7 +61,7 @@ class ForwardingInterface : public Interface {
                 params_.config};
     }
     const AmTable& am_table() const { return params_.am_table; }
-    /** It is open: its attributes are this one's, to be changed. */
+    // It is open: its attributes are this one's, to be changed.
     void adopt(std::unique_ptr<Interface> inner) {
         inner_ = std::move(inner);
         attributes_ = inner_->attributes();
@@ -84,11 +84,11 @@ class ForwardingInterface : public Interface {
     }
 
     const InterfaceParams params_;
-    std::unordered_map<const Endpoint*, Endpoint*> endpoints_;  //!< of this by those below
+    std::unordered_map<const Endpoint*, Endpoint*> endpoints_;  // of this by those below
     std::unique_ptr<Interface> inner_;
 };
 
-/** An endpoint over another one, as far as it moves no data: that is refused. */
+// An endpoint over another one, as far as it moves no data: that is refused.
 class ForwardingEndpoint : public RefusingEndpoint {
   public:
     ~ForwardingEndpoint() override { interface_.remove(*inner_); }

@@ -5,23 +5,21 @@
 
 namespace uct {
 
-/**
- * Waits for a number of operations that is known only when all are started, then completes the
- * user's completion. Lives on the heap until then.
- */
+// Waits for a number of operations that is known only when all are started, then completes the
+// user's completion. Lives on the heap until then.
 class Gather final : public Completion {
   public:
-    /** @param user  may be null */
+    // @param user  may be null
     static Gather* start(Completion* user) { return new Gather(user); }
 
-    /** Before each operation; take back with cancel() if it completed at once. */
+    // Before each operation; take back with cancel() if it completed at once.
     Completion* add() {
         ++count;
         return this;
     }
     void cancel() { --count; }
 
-    /** All are started. @return UCS_OK if none was left to wait for, or UCS_INPROGRESS */
+    // All are started. @return UCS_OK if none was left to wait for, or UCS_INPROGRESS
     ucs_status_t finish() {
         if (count == 1) {
             delete this;
@@ -31,7 +29,7 @@ class Gather final : public Completion {
         return UCS_INPROGRESS;
     }
 
-    /** As finish(), but the user's completion is not called. */
+    // As finish(), but the user's completion is not called.
     void abandon() {
         user_ = nullptr;
         finish();

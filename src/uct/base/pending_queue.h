@@ -5,19 +5,17 @@
 
 namespace uct {
 
-/**
- * The endpoints of an interface that wait for room, served in turn.
- *
- * An endpoint that lacks something of its own leaves the turn until schedule(); one that lacks what
- * all share stays and is tried at every dispatch.
- */
+// The endpoints of an interface that wait for room, served in turn.
+//
+// An endpoint that lacks something of its own leaves the turn until schedule(); one that lacks what
+// all share stays and is tried at every dispatch.
 class PendingQueue {
   public:
     using Group = ucs::Arbiter::Group;
 
     bool empty() const { return arbiter_.empty(); }
     void schedule(Group& group) { arbiter_.schedule(group); }
-    /** Out of turn, whatever queue the group is in. */
+    // Out of turn, whatever queue the group is in.
     void unschedule(Group& group) { arbiter_.unschedule(group); }
 
     void add(Group& group, Pending& pending) {
@@ -35,13 +33,11 @@ class PendingQueue {
         arbiter_.purge(group, [](ucs::Arbiter::Element&) {});
     }
 
-    /**
-     * Serve until everybody is done or has refused.
-     * @param has_own_room     bool(Group&): does the endpoint itself have room to send? If not, it
-     * is scheduled again when it has.
-     * @param has_shared_room  bool(): is there any of what all share? If not, nobody is asked.
-     * @return true: who still waits may go on at the next call, and nothing else need happen before
-     */
+    // Serve until everybody is done or has refused.
+    // @param has_own_room     bool(Group&): does the endpoint itself have room to send? If not, it
+    // is scheduled again when it has.
+    // @param has_shared_room  bool(): is there any of what all share? If not, nobody is asked.
+    // @return true: who still waits may go on at the next call, and nothing else need happen before
     template <typename HasOwnRoom, typename IsStopped, typename HasSharedRoom>
     bool dispatch(HasOwnRoom&& has_own_room, IsStopped&& is_stopped,
                   HasSharedRoom&& has_shared_room) {

@@ -9,10 +9,8 @@
 
 namespace uct {
 
-/**
- * The one T that all interfaces of a worker share: made for the first of them, gone with the last.
- * Any thread. @param worker  the table that the worker gave its interfaces
- */
+// The one T that all interfaces of a worker share: made for the first of them, gone with the last.
+// Any thread. @param worker  the table that the worker gave its interfaces
 template <typename T>
 std::shared_ptr<T> shared_by_worker(const AmTable& worker) {
     static std::mutex mutex;

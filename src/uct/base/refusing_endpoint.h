@@ -5,7 +5,7 @@
 
 namespace uct {
 
-/** An endpoint that refuses every operation in one way: for those that have few, or none. */
+// An endpoint that refuses every operation in one way: for those that have few, or none.
 template <ucs_status_t kNo>
 class RefusingEndpointWith : public Endpoint {
   public:

@@ -12,7 +12,7 @@
 namespace uct {
 namespace {
 
-/** A message that another callback packs, with its word in front. */
+// A message that another callback packs, with its word in front.
 struct Packed {
     uint8_t id;
     PackCallback pack;

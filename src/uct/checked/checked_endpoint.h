@@ -11,18 +11,18 @@ namespace uct {
 
 class CheckedInterface;
 
-/** What goes before each message that is checked (docs/design/checksums.md). */
+// What goes before each message that is checked (docs/design/checksums.md).
 struct CheckWord {
-    uint32_t crc;     //!< crc32c() of the message, beginning with its id
-    uint32_t length;  //!< of the message, without this word
+    uint32_t crc;     // crc32c() of the message, beginning with its id
+    uint32_t length;  // of the message, without this word
 };
 
-/** An endpoint of a CheckedInterface: each message gets a CheckWord. Messages only. */
+// An endpoint of a CheckedInterface: each message gets a CheckWord. Messages only.
 class CheckedEndpoint final : public ForwardingEndpoint {
   public:
-    /** Bytes of a short message: it is put together on the stack. */
+    // Bytes of a short message: it is put together on the stack.
     static constexpr size_t kMostShort = 256;
-    /** Of the header of a message that is gathered, which gets the word in front. */
+    // Of the header of a message that is gathered, which gets the word in front.
     static constexpr size_t kMostHeader = 256;
 
     CheckedEndpoint(CheckedInterface& interface, std::unique_ptr<Endpoint> inner);
@@ -36,7 +36,7 @@ class CheckedEndpoint final : public ForwardingEndpoint {
     void set_receive_gate(ReceiveGate* gate) override;
 
   private:
-    /** Before the gate of whoever uses the endpoint: that gets what was checked. */
+    // Before the gate of whoever uses the endpoint: that gets what was checked.
     class Gate final : public ReceiveGate {
       public:
         explicit Gate(CheckedInterface& interface) : interface_(interface) {}

@@ -27,7 +27,7 @@ ucs_status_t CheckedInterface::create(const InterfaceParams& params, const Open&
     return status;
 }
 
-/** The transport is open: what is left of it for messages with their words. */
+// The transport is open: what is left of it for messages with their words.
 ucs_status_t CheckedInterface::limit() {
     attributes_.capabilities &= kPasses;
     attributes_.atomic32_ops = attributes_.atomic64_ops = 0;

@@ -11,19 +11,17 @@
 
 namespace uct {
 
-/**
- * A transport whose messages bear a checksum, which the receiver compares before anybody sees them
- * (UCX_CHECKSUM, docs/design/checksums.md). Both ends must be of this kind.
- *
- * It lets through messages alone. Nothing runs at the target of a put, a get or an atomic by an
- * adapter or through shared memory, and so nothing could look at the bytes: whoever uses the
- * interface asks the peer's processor by messages instead.
- */
+// A transport whose messages bear a checksum, which the receiver compares before anybody sees them
+// (UCX_CHECKSUM, docs/design/checksums.md). Both ends must be of this kind.
+//
+// It lets through messages alone. Nothing runs at the target of a put, a get or an atomic by an
+// adapter or through shared memory, and so nothing could look at the bytes: whoever uses the
+// interface asks the peer's processor by messages instead.
 class CheckedInterface final : public ForwardingInterface {
   public:
-    /** What is below it, opened with what the worker gives its interfaces. */
+    // What is below it, opened with what the worker gives its interfaces.
     using Open = std::function<ucs_status_t(const InterfaceParams&, std::unique_ptr<Interface>*)>;
-    /** @return as `open`; UCS_ERR_UNSUPPORTED: the transport's messages have no room */
+    // @return as `open`; UCS_ERR_UNSUPPORTED: the transport's messages have no room
     static ucs_status_t create(const InterfaceParams& params, const Open& open,
                                CheckedMessages& messages, std::unique_ptr<Interface>* interface);
 

@@ -65,7 +65,7 @@ ucs_status_t CheckedMessages::receive(void* arg, void* data, size_t length,
                          length - sizeof(CheckWord), descriptor);
 }
 
-/** A handler had no memory: the message had been checked. */
+// A handler had no memory: the message had been checked.
 void CheckedMessages::lost(void* arg, uint8_t id, const void* data, size_t length) {
     const AmTable& handlers = static_cast<CheckedMessages*>(arg)->handlers_;
     handlers.lost(handlers.lost_arg, id, static_cast<const std::byte*>(data) + sizeof(CheckWord),

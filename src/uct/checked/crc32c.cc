@@ -34,7 +34,7 @@ uint32_t crc32c(uint32_t so_far, const void* data, size_t length) {
 
 namespace {
 
-/** What a remainder is to Boost, which takes its first bit for the last one. */
+// What a remainder is to Boost, which takes its first bit for the last one.
 uint32_t reflected(uint32_t remainder) {
     uint32_t result = 0;
     for (unsigned bit = 0; bit < 32; ++bit) result |= (remainder >> bit & 1) << (31 - bit);

@@ -6,10 +6,8 @@
 
 namespace uct {
 
-/**
- * CRC-32C (Castagnoli; RFC 3720, appendix B.4) of bytes in several pieces: begin with 0, and hand
- * the result on to the next piece.
- */
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4) of bytes in several pieces: begin with 0, and hand
+// the result on to the next piece.
 uint32_t crc32c(uint32_t so_far, const void* data, size_t length);
 
 }  // namespace uct

@@ -66,7 +66,7 @@ Registry& registry() {
     return *instance;
 }
 
-/** UCX_MODULE_DIR, else "../modules" as seen from the library that holds this function. */
+// UCX_MODULE_DIR, else "../modules" as seen from the library that holds this function.
 fs::path module_directory() {
     ModuleConfig config;
     std::string problem;

@@ -4,11 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-/**
- * The binary interface of the CUDA driver, as far as it is used here: written down from its
- * documentation, so that host code builds where no toolkit is installed. abi_check.cc compares it
- * with the toolkit's cuda.h where there is one.
- */
+// The binary interface of the CUDA driver, as far as it is used here: written down from its
+// documentation, so that host code builds where no toolkit is installed. abi_check.cc compares it
+// with the toolkit's cuda.h where there is one.
 namespace uct::cuda::abi {
 
 using Result = int;
@@ -49,9 +47,9 @@ enum PointerAttribute : int {
     kPointerDeviceOrdinal = 9,
     kPointerRangeStart = 11,
     kPointerRangeSize = 12,
-    kPointerHandleTypes = 14,  //!< by which others may open it, as bits
+    kPointerHandleTypes = 14,  // by which others may open it, as bits
     kPointerPool = 17,
-    kPointerMappingSize = 18,  //!< of virtual memory: what was mapped together
+    kPointerMappingSize = 18,  // of virtual memory: what was mapped together
     kPointerMappingStart = 19,
 };
 
@@ -64,13 +62,13 @@ enum DeviceAttribute : int {
     kPciDomainId = 50,
     kComputeCapabilityMajor = 75,
     kComputeCapabilityMinor = 76,
-    kHostAddressesOnDevice = 91,  //!< registered memory has one address for both
+    kHostAddressesOnDevice = 91,  // registered memory has one address for both
 };
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kCaptureNone = 0;
 inline constexpr unsigned kCaptureActive = 1;
-inline constexpr unsigned kCaptureRelaxed = 2;  //!< a mode: nothing is refused for captures' sake
+inline constexpr unsigned kCaptureRelaxed = 2;  // a mode: nothing is refused for captures' sake
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr unsigned kHostAllocMapped = 2;
@@ -107,9 +105,9 @@ enum StreamMemoryOperation : unsigned {
     kStreamWait32 = 1,
     kStreamWrite32 = 2,
 };
-inline constexpr unsigned kStreamWaitAnd = 2;  //!< until (word & value) != 0
+inline constexpr unsigned kStreamWaitAnd = 2;  // until (word & value) != 0
 
-/** One operation of cuStreamBatchMemOp(); all have the same layout as far as it is used. */
+// One operation of cuStreamBatchMemOp(); all have the same layout as far as it is used.
 struct StreamBatchEntry {
     StreamMemoryOperation operation;
     DevicePointer address;

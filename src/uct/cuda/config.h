@@ -14,7 +14,7 @@ struct Config {
     unsigned mappings;
     bool resident;
 
-    /** The environment's settings, read once. */
+    // The environment's settings, read once.
     static const Config& get();
 };
 

@@ -16,7 +16,7 @@ namespace uct::cuda {
 namespace {
 
 constexpr size_t kFlagsBytes = 4096;
-constexpr size_t kFlagDistance = 128;  //!< a line that is polled is nobody else's
+constexpr size_t kFlagDistance = 128;  // a line that is polled is nobody else's
 constexpr unsigned kListBlocks = 264, kListThreads = 256;
 
 abi::DevicePointer device_pointer(const void* address) {
@@ -241,7 +241,7 @@ CopyEngine* CopyEngine::get() {
     return engine;
 }
 
-/** With the mutex. */
+// With the mutex.
 CopyContext* CopyEngine::find(abi::Context context, abi::Device device) {
     for (std::unique_ptr<CopyContext>& known : contexts_) {
         if (known->handle() != context) continue;
@@ -255,7 +255,7 @@ CopyContext* CopyEngine::find(abi::Context context, abi::Device device) {
     return contexts_.emplace_back(std::move(made)).get();
 }
 
-/** With the mutex; for memory that belongs to a device and no context. */
+// With the mutex; for memory that belongs to a device and no context.
 CopyContext* CopyEngine::find_for_device(abi::Device device) {
     abi::Context current = nullptr;
     abi::Device current_device = -1;

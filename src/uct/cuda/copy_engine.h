@@ -16,66 +16,58 @@
 
 namespace uct::cuda {
 
-/**
- * Where copies run on their own; of different directions they overlap. Between devices there are
- * two: a copy's end takes 5 us to be told, in which the stream moves nothing.
- */
+// Where copies run on their own; of different directions they overlap. Between devices there are
+// two: a copy's end takes 5 us to be told, in which the stream moves nothing.
 enum class Direction : uint8_t { kToHost, kToDevice, kWithin, kWithinToo };
 inline constexpr size_t kDirections = 4;
 
-/** A context of the program's, with the streams that copies take in it. See CopyEngine. */
+// A context of the program's, with the streams that copies take in it. See CopyEngine.
 class CopyContext {
   public:
-    /** A copy that was begun: the context's n-th in its direction. */
+    // A copy that was begun: the context's n-th in its direction.
     struct Ticket {
         CopyContext* context = nullptr;
         Direction direction = Direction::kToHost;
         uint32_t number = 0;
     };
 
-    /** Makes streams and flags; loads no kernel. @return null if the context does not let us */
+    // Makes streams and flags; loads no kernel. @return null if the context does not let us
     static std::unique_ptr<CopyContext> create(const Driver& driver, abi::Context context,
                                                abi::Device device);
     ~CopyContext();
 
     abi::Context handle() const { return handle_; }
     abi::Device device() const { return device_; }
-    /** Is this still the context that the handle stood for, and does it still work? */
+    // Is this still the context that the handle stood for, and does it still work?
     bool is_alive();
 
-    /** Begin to copy; addresses of pinned or pageable host memory, or of devices. */
+    // Begin to copy; addresses of pinned or pageable host memory, or of devices.
     ucs_status_t begin(Direction direction, void* to, const void* from, size_t length,
                        Ticket* ticket);
-    /**
-     * The same for many pieces by one kernel, which reads and writes pinned host memory as well.
-     * `pieces` stays as it is until the copy has ended, and lies in pinned memory.
-     * @return UCS_ERR_UNSUPPORTED where the kernel is not loaded, or cannot read the list
-     */
+    // The same for many pieces by one kernel, which reads and writes pinned host memory as well.
+    // `pieces` stays as it is until the copy has ended, and lies in pinned memory.
+    // @return UCS_ERR_UNSUPPORTED where the kernel is not loaded, or cannot read the list
     ucs_status_t begin_list(Direction direction, std::span<const KernelPiece> pieces,
                             Ticket* ticket);
-    /** @return UCS_OK if the copy has ended, UCS_INPROGRESS, or the error of the context */
+    // @return UCS_OK if the copy has ended, UCS_INPROGRESS, or the error of the context
     ucs_status_t test(const Ticket& ticket);
     ucs_status_t wait(const Ticket& ticket);
-    /** The same as test(), of the driver: also a device that can tell nothing any more. */
+    // The same as test(), of the driver: also a device that can tell nothing any more.
     ucs_status_t query(const Ticket& ticket) { return ask_stream(lane_of(ticket.direction)); }
 
-    /**
-     * Memory of the device, in the order of copies in the direction kOfAllocations: it may be used
-     * when one that was begun behind it has ended.
-     */
+    // Memory of the device, in the order of copies in the direction kOfAllocations: it may be used
+    // when one that was begun behind it has ended.
     ucs_status_t allocate(size_t length, abi::DevicePointer* memory);
-    /** Nobody uses it any more. Waits for nothing, as cuMemFree would for all kernels. */
+    // Nobody uses it any more. Waits for nothing, as cuMemFree would for all kernels.
     void free(abi::DevicePointer memory);
     static constexpr Direction kOfAllocations = Direction::kToDevice;
 
-    /**
-     * Load every kernel. Beside a kernel of the program's that runs for long this may wait for its
-     * end: so it is done when the program has just begun, and never within a send.
-     */
+    // Load every kernel. Beside a kernel of the program's that runs for long this may wait for its
+    // end: so it is done when the program has just begun, and never within a send.
     void load_kernels();
-    /** Null unless UCX_CUDA_RESIDENT=y, and until kernels are loaded. */
+    // Null unless UCX_CUDA_RESIDENT=y, and until kernels are loaded.
     Resident* resident() const { return resident_.load(std::memory_order_acquire); }
-    /** Is the kernel for lists loaded? With UCX_CUDA_PRELOAD=n it is now. */
+    // Is the kernel for lists loaded? With UCX_CUDA_PRELOAD=n it is now.
     bool takes_lists();
 
   private:
@@ -85,10 +77,10 @@ class CopyContext {
     struct Lane {
         std::mutex mutex;
         abi::Stream stream = nullptr;
-        volatile uint32_t* flag = nullptr;  //!< the number of the last copy that has ended
+        volatile uint32_t* flag = nullptr;  // the number of the last copy that has ended
         abi::DevicePointer device_flag = 0;
         uint32_t begun = 0;
-        std::vector<abi::Event> events;  //!< instead of the flag where the device cannot write it
+        std::vector<abi::Event> events;  // instead of the flag where the device cannot write it
     };
 
     bool is_mapped(const void* host) const;
@@ -97,7 +89,7 @@ class CopyContext {
     bool make_lanes();
     bool make_events(Lane& lane);
     Lane& lane_of(Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
-    /** With the lane's mutex: mark the end of what was put into its stream. */
+    // With the lane's mutex: mark the end of what was put into its stream.
     abi::Result mark(Lane& lane);
     ucs_status_t failed(abi::Result result, const char* what);
     ucs_status_t ask_stream(Lane& lane);
@@ -108,7 +100,7 @@ class CopyContext {
     unsigned long long id_ = 0;
     void* flags_ = nullptr;
     bool writes_values_ = false;
-    std::atomic<int> error_{0};  //!< ucs_status_t that every copy gets from now on
+    std::atomic<int> error_{0};  // ucs_status_t that every copy gets from now on
     std::atomic<abi::Function> copy_pieces_{nullptr};
     std::mutex kernels_mutex_;
     abi::Module module_ = nullptr;
@@ -117,43 +109,41 @@ class CopyContext {
     Lane lanes_[kDirections];
 };
 
-/**
- * All copies between host memory and the memory of devices. One in the process; any thread.
- *
- * A copy runs in the context that its memory belongs to, whatever is current on the calling thread,
- * on a stream that nobody else uses; its end is a number that the device writes to host memory.
- * Streams are made for a context when it is first seen: by prepare(), which the library calls where
- * time does not matter, else by the first copy. Nothing of the program's is ever synchronised with.
- */
+// All copies between host memory and the memory of devices. One in the process; any thread.
+//
+// A copy runs in the context that its memory belongs to, whatever is current on the calling thread,
+// on a stream that nobody else uses; its end is a number that the device writes to host memory.
+// Streams are made for a context when it is first seen: by prepare(), which the library calls where
+// time does not matter, else by the first copy. Nothing of the program's is ever synchronised with.
 class CopyEngine {
   public:
-    /** Null without a driver. */
+    // Null without a driver.
     static CopyEngine* get();
 
     const Driver& driver() const { return driver_; }
 
     struct Found {
         ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
-        abi::Context context = nullptr;  //!< null: the device's memory belongs to no context
+        abi::Context context = nullptr;  // null: the device's memory belongs to no context
         abi::Device device = -1;
         abi::DevicePointer base = 0;
         size_t length = 0;
     };
-    /** What the driver knows of an address; pinned and registered memory is the host's. */
+    // What the driver knows of an address; pinned and registered memory is the host's.
     Found look_up(const void* address) const;
-    /** Where to copy such memory; null: no context is known that reaches it. */
+    // Where to copy such memory; null: no context is known that reaches it.
     CopyContext* context_of(const Found& found);
-    /** A context of the device of that name, else of any; null: there is none so far. */
+    // A context of the device of that name, else of any; null: there is none so far.
     CopyContext* context_near(const char (&device)[16]);
-    /** The registration or pinned allocation that host memory lies in; empty: it is not pinned. */
+    // The registration or pinned allocation that host memory lies in; empty: it is not pinned.
     std::span<std::byte> pinned_range(const void* address) const;
-    /** Does all of this host memory lie in one? */
+    // Does all of this host memory lie in one?
     bool is_pinned(const void* address, size_t length) const {
         const std::span<std::byte> range = pinned_range(address);
         const auto* const first = static_cast<const std::byte*>(address);
         return !range.empty() && length <= range.size() - static_cast<size_t>(first - range.data());
     }
-    /** Calls it with each context that copies are ready in, and its device. */
+    // Calls it with each context that copies are ready in, and its device.
     template <typename Visitor>
     void for_each_context(Visitor visit) {
         std::lock_guard lock(mutex_);
@@ -161,7 +151,7 @@ class CopyEngine {
             if (known->is_alive()) visit(known->handle(), known->device());
         }
     }
-    /** Get ready in the context that is current and in all primary contexts that are active. */
+    // Get ready in the context that is current and in all primary contexts that are active.
     void prepare();
 
   private:
@@ -172,7 +162,7 @@ class CopyEngine {
     const Driver& driver_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<CopyContext>> contexts_;
-    std::vector<std::unique_ptr<CopyContext>> lost_;  //!< tickets may name them
+    std::vector<std::unique_ptr<CopyContext>> lost_;  // tickets may name them
 };
 
 }  // namespace uct::cuda

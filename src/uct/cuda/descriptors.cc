@@ -32,7 +32,7 @@ struct Question {
 constexpr timeval kAnswerWithin{1, 0};
 constexpr timeval kAskWithin{0, 200'000};
 
-/** In the abstract space: nothing is left in a folder when the process ends. */
+// In the abstract space: nothing is left in a folder when the process ends.
 socklen_t name_socket(uint64_t process, sockaddr_un& address) {
     address = {};
     address.sun_family = AF_UNIX;
@@ -42,7 +42,7 @@ socklen_t name_socket(uint64_t process, sockaddr_un& address) {
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-/** What is at the other end may be anybody's. */
+// What is at the other end may be anybody's.
 bool is_of_this_user(int connection) {
     ucred other{};
     socklen_t length = sizeof(other);
@@ -55,7 +55,7 @@ void limit_waits(int connection, const timeval& time) {
     (void)setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
 }
 
-/** A message of one byte, with room for a descriptor. */
+// A message of one byte, with room for a descriptor.
 struct Envelope {
     explicit Envelope(char& byte) : text{&byte, 1} {
         message.msg_iov = &text;
@@ -98,12 +98,12 @@ int receive_descriptor(int connection) {
     return descriptor;
 }
 
-/** The process has one: its thread ends before the process does. */
+// The process has one: its thread ends before the process does.
 DescriptorServer* server_to_stop = nullptr;
 
 }  // namespace
 
-/** With the mutex. */
+// With the mutex.
 bool DescriptorServer::begin() {
     if (thread_.joinable()) return true;
     if (is_stopped_) return false;
@@ -181,7 +181,7 @@ void DescriptorServer::answer(int connection) {
     send_descriptor(connection, offer == offers_.end() ? -1 : offer->second.descriptor.get());
 }
 
-/** With the mutex. */
+// With the mutex.
 void DescriptorServer::give_up_oldest() {
     offers_.erase(
         std::ranges::min_element(offers_, {}, [](const auto& entry) { return entry.second.turn; }));

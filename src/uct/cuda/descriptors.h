@@ -13,34 +13,30 @@
 
 namespace uct::cuda {
 
-/**
- * Gives file descriptors that stand for memory of this process to other processes of the host: who
- * has been told of an allocation asks for its descriptor by number, over a Unix socket.
- *
- * Who asks must be a process of the same user and know the token, which stands in the descriptions
- * that go to peers. A thread answers, begun with the first descriptor; it calls nothing of the
- * driver's. The descriptors are limited in number: the oldest is given up, and offered anew when
- * somebody has asked for it and its owner hands the memory over again. Any thread.
- */
+// Gives file descriptors that stand for memory of this process to other processes of the host: who
+// has been told of an allocation asks for its descriptor by number, over a Unix socket.
+//
+// Who asks must be a process of the same user and know the token, which stands in the descriptions
+// that go to peers. A thread answers, begun with the first descriptor; it calls nothing of the
+// driver's. The descriptors are limited in number: the oldest is given up, and offered anew when
+// somebody has asked for it and its owner hands the memory over again. Any thread.
 class DescriptorServer {
   public:
-    /** @param process  names the socket; it is no secret */
+    // @param process  names the socket; it is no secret
     DescriptorServer(uint64_t process, uint64_t token) : process_(process), token_(token) {}
     ~DescriptorServer() { stop(); }
     DescriptorServer(DescriptorServer&&) = delete;
 
-    /** The descriptor is the server's from now on. @return false: nobody can ask; it is closed */
+    // The descriptor is the server's from now on. @return false: nobody can ask; it is closed
     bool offer(uint64_t number, ucs::Descriptor descriptor);
     void withdraw(uint64_t number);
-    /** Has somebody asked for a descriptor that is not offered (any more)? */
+    // Has somebody asked for a descriptor that is not offered (any more)?
     bool is_wanted(uint64_t number);
-    /** Ends the thread, and closes what was offered. */
+    // Ends the thread, and closes what was offered.
     void stop();
 
-    /**
-     * Ask another process. Waits for it a second at most.
-     * @return the descriptor; -1: it is not offered now; -2: there is nobody to ask
-     */
+    // Ask another process. Waits for it a second at most.
+    // @return the descriptor; -1: it is not offered now; -2: there is nobody to ask
     static int ask(uint64_t process, uint64_t token, uint64_t number);
 
   private:

@@ -283,7 +283,7 @@ bool DirectCopies::begin_list(CopyContext& context, Direction direction,
     return true;
 }
 
-/** With the mutex: nothing is gained if what waits waits for more. */
+// With the mutex: nothing is gained if what waits waits for more.
 bool DirectCopies::has_company(const CopyContext& context, Direction direction) const {
     size_t bytes = 0, count = 0;
     for (const DirectCopy* copy : waiting_) {
@@ -296,7 +296,7 @@ bool DirectCopies::has_company(const CopyContext& context, Direction direction) 
     return count >= kCompany || bytes >= kCompanyBytes;
 }
 
-/** With the mutex. Of many, a kernel of many blocks makes less. */
+// With the mutex. Of many, a kernel of many blocks makes less.
 void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direction direction) {
     const auto fits = [&](const DirectCopy* copy) {
         return copy->plan().context == &context && copy->plan().direction == direction &&

@@ -19,16 +19,14 @@ namespace uct::cuda {
 
 class DirectCopies;
 
-/**
- * One copy out of memory that was described, or into it. The other side is device memory or pinned
- * memory, or else host memory that is copied through a few chunks of staging memory, of which the
- * processor empties or fills one while the device is busy with the others.
- */
+// One copy out of memory that was described, or into it. The other side is device memory or pinned
+// memory, or else host memory that is copied through a few chunks of staging memory, of which the
+// processor empties or fills one while the device is busy with the others.
 class DirectCopy final : public ucs::AsyncCopy {
   public:
     struct Plan {
         CopyContext* context = nullptr;
-        Mapping* mapping = nullptr;  //!< one side is in it; null: memory of this process
+        Mapping* mapping = nullptr;  // one side is in it; null: memory of this process
         Direction direction = Direction::kWithin;
         std::byte* to = nullptr;
         const std::byte* from = nullptr;
@@ -38,18 +36,18 @@ class DirectCopy final : public ucs::AsyncCopy {
     explicit DirectCopy(DirectCopies& owner) : owner_(owner) {}
 
     const Plan& plan() const { return plan_; }
-    /** The copy waits for handed_over(). */
+    // The copy waits for handed_over().
     void open(const Plan& plan) { plan_ = plan; }
-    /** Or it begins at once: the host's side is not pinned. */
+    // Or it begins at once: the host's side is not pinned.
     ucs_status_t begin_in_windows(StagingPool& staging);
-    /** Begun by somebody else, or not. @param list  staging memory that is this copy's from now on,
-     *  or null */
+    // Begun by somebody else, or not. @param list  staging memory that is this copy's from now on,
+    //  or null
     void handed_over(ucs_status_t status, const CopyContext::Ticket& ticket, std::byte* list);
-    /** Or the resident kernel has it. */
+    // Or the resident kernel has it.
     void handed_over(Resident& resident, uint32_t number);
 
     ucs_status_t test() override;
-    /** After the end: gives back what it took. */
+    // After the end: gives back what it took.
     void close(StagingPool& staging);
 
   private:
@@ -59,7 +57,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     enum class State : uint8_t { kWaiting, kBegun, kResident, kInWindows, kFailed };
     struct Window {
         std::byte* chunk = nullptr;
-        size_t length = 0;  //!< 0: nothing was begun
+        size_t length = 0;  // 0: nothing was begun
         CopyContext::Ticket ticket;
     };
 
@@ -74,64 +72,62 @@ class DirectCopy final : public ucs::AsyncCopy {
     std::atomic<State> state_{State::kWaiting};
     CopyContext::Ticket ticket_;
     Resident* resident_ = nullptr;
-    uint32_t number_ = 0;  //!< of the resident kernel's
+    uint32_t number_ = 0;  // of the resident kernel's
     ucs_status_t status_ = UCS_OK;
     uint32_t polls_ = 0;
     std::byte* list_ = nullptr;
     Window windows_[kWindows];
-    unsigned turn_ = 0;                 //!< the window that ends next
-    size_t begun_ = 0, delivered_ = 0;  //!< bytes, of which the device was told, and that are there
+    unsigned turn_ = 0;                 // the window that ends next
+    size_t begun_ = 0, delivered_ = 0;  // bytes, of which the device was told, and that are there
 };
 
-/**
- * Copies by the devices themselves, out of memory of this process or another one, or into it.
- *
- * Those of one direction that are begun in one turn of the program's progress are handed over
- * together when the first of them is asked for: many short ones by one kernel, since each copy of
- * the copy engine costs 2 us, long ones one by one. While some are under way, a few short ones wait
- * for company, until those have ended. Any thread.
- */
+// Copies by the devices themselves, out of memory of this process or another one, or into it.
+//
+// Those of one direction that are begun in one turn of the program's progress are handed over
+// together when the first of them is asked for: many short ones by one kernel, since each copy of
+// the copy engine costs 2 us, long ones one by one. While some are under way, a few short ones wait
+// for company, until those have ended. Any thread.
 class DirectCopies {
   public:
     DirectCopies(CopyEngine& engine, StagingPool& staging, Places& places, Mappings& mappings)
         : engine_(engine), staging_(staging), places_(places), mappings_(mappings) {}
 
-    /** As ucs::MemoryDetector::fetch(). */
+    // As ucs::MemoryDetector::fetch().
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
                        ucs::AsyncCopy** copy) {
         return begin(from, static_cast<std::byte*>(to), length, Access::kFetch, copy);
     }
-    /** As ucs::MemoryDetector::store(). */
+    // As ucs::MemoryDetector::store().
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
                        ucs::AsyncCopy** copy) {
         auto* const bytes = static_cast<std::byte*>(const_cast<void*>(from));
         return begin(to, bytes, length, Access::kStore, copy);
     }
 
-    /** As ucs::MemoryDetector::transfer(). */
+    // As ucs::MemoryDetector::transfer().
     ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
                           ucs::AsyncCopy** copy);
 
     // For the copies themselves.
-    /** Hand over what waits in a context for a direction. */
+    // Hand over what waits in a context for a direction.
     void flush(CopyContext& context, Direction direction);
-    /** The copy has not begun after all. */
+    // The copy has not begun after all.
     void wait_again(DirectCopy& copy);
     void put(DirectCopy& copy);
 
   private:
-    /** From so many pieces on a kernel copies them. */
+    // From so many pieces on a kernel copies them.
     static constexpr size_t kLeastList = 4;
-    /** So many, or so many bytes, need no further company. */
+    // So many, or so many bytes, need no further company.
     static constexpr size_t kCompany = 32, kCompanyBytes = 16 << 20;
-    /** Pieces that are longer on average belong to the copy engine. */
+    // Pieces that are longer on average belong to the copy engine.
     static constexpr size_t kLongPiece = 4 << 20, kLongHostPiece = 512 << 10;
-    /** A kernel's blocks have something to do each: longer pieces are cut. */
+    // A kernel's blocks have something to do each: longer pieces are cut.
     static constexpr size_t kLeastCut = 4096, kParts = 264;
 
-    /** Of the described memory. */
+    // Of the described memory.
     enum class Access : uint8_t { kFetch, kStore };
-    /** Memory here in which many pieces may lie. */
+    // Memory here in which many pieces may lie.
     struct Here {
         std::span<std::byte> range;
         CopyContext* context = nullptr;
@@ -144,7 +140,7 @@ class DirectCopies {
         }
     };
 
-    /** Where a piece lies here; without a context: no device reaches it. */
+    // Where a piece lies here; without a context: no device reaches it.
     Here find_here(const ucs::DevicePiece& piece);
     ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
                        Access access, ucs::AsyncCopy** copy);
@@ -159,10 +155,10 @@ class DirectCopies {
     Places& places_;
     Mappings& mappings_;
     std::mutex mutex_;
-    CopyContext::Ticket latest_[kDirections];  //!< that was handed over; kWithin: for both
+    CopyContext::Ticket latest_[kDirections];  // that was handed over; kWithin: for both
     Direction next_ = Direction::kWithin;
     std::vector<DirectCopy*> waiting_;
-    std::vector<DirectCopy*> handed_over_;  //!< of flush()
+    std::vector<DirectCopy*> handed_over_;  // of flush()
     std::vector<std::unique_ptr<DirectCopy>> idle_;
 };
 

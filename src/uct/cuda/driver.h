@@ -8,15 +8,13 @@
 
 namespace uct::cuda {
 
-/**
- * The functions of libcuda.so.1 that are used, each at the version that its signature belongs to,
- * however new the driver is. Opening the library starts nothing: cuInit() is the program's.
- */
+// The functions of libcuda.so.1 that are used, each at the version that its signature belongs to,
+// however new the driver is. Opening the library starts nothing: cuInit() is the program's.
 class Driver {
     void* const library_;
     std::string problem_;
 
-    /** A function of the library, as it is since that version: 1000 * major + 10 * minor. */
+    // A function of the library, as it is since that version: 1000 * major + 10 * minor.
     struct Found {
         void* address;
         template <typename Function>
@@ -33,9 +31,9 @@ class Driver {
     using Call = abi::Result (*)(Arguments...);
 
   public:
-    /** Null: there is no driver that can be used. */
+    // Null: there is no driver that can be used.
     static const Driver* get();
-    /** Why there is none: it is not installed, or older than CUDA 12.0. */
+    // Why there is none: it is not installed, or older than CUDA 12.0.
     static const std::string& problem() { return instance().problem_; }
     static bool is_installed() { return instance().library_ != nullptr; }
 
@@ -101,7 +99,7 @@ class Driver {
     Call<abi::DevicePointer, size_t> allocation_unmap = find("cuMemUnmap", 10020);
     Call<abi::DevicePointer, size_t, const abi::AccessDescriptor*, size_t> allocation_set_access =
         find("cuMemSetAccess", 10020);
-    /** The allocation that is mapped at an address: one more reference to it. */
+    // The allocation that is mapped at an address: one more reference to it.
     Call<abi::AllocationHandle*, void*> allocation_retain =
         find("cuMemRetainAllocationHandle", 11000);
     Call<void*, abi::AllocationHandle, int, unsigned long long> allocation_export =
@@ -136,7 +134,7 @@ class Driver {
     Call<abi::Stream, abi::Context*> stream_get_context = find("cuStreamGetCtx", 9020);
     Call<abi::Stream, unsigned*> stream_is_capturing = find("cuStreamIsCapturing", 10000);
     Call<unsigned*> exchange_capture_mode =
-        find("cuThreadExchangeStreamCaptureMode", 10010);  //!< of this thread
+        find("cuThreadExchangeStreamCaptureMode", 10010);  // of this thread
     Call<abi::Event*, unsigned> event_create = find("cuEventCreate", 2000);
     Call<abi::Event> event_destroy = find("cuEventDestroy", 4000);
     Call<abi::Event, abi::Stream> event_record = find("cuEventRecord", 2000);
@@ -153,7 +151,7 @@ class Driver {
     Call<abi::Function*, abi::Module, const char*> module_get_function =
         find("cuModuleGetFunction", 2000);
     Call<abi::Function> function_load =
-        find_if_there("cuFuncLoad", 12040);  //!< null before CUDA 12.4
+        find_if_there("cuFuncLoad", 12040);  // null before CUDA 12.4
     Call<abi::Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
          abi::Stream, void**, void**>
         launch = find("cuLaunchKernel", 4000);
@@ -163,32 +161,32 @@ class Driver {
         find("cuIpcOpenMemHandle", 11000);
     Call<abi::DevicePointer> ipc_close = find("cuIpcCloseMemHandle", 4010);
 
-    /** One attribute of an address, whatever context is current, or none. */
+    // One attribute of an address, whatever context is current, or none.
     template <typename T>
     bool ask(abi::PointerAttribute attribute, abi::DevicePointer address, T* value) const {
         void* values[] = {value};
         return pointer_get_attributes(1, &attribute, values, address) == abi::kSuccess;
     }
-    /** The primary context of a device, to be released. @return false: the program uses none */
+    // The primary context of a device, to be released. @return false: the program uses none
     bool retain_in_use(abi::Context* context, abi::Device device) const;
-    /** The context that is current, and its device. @return false: there is none */
+    // The context that is current, and its device. @return false: there is none
     bool get_current(abi::Context* context, abi::Device* device) const;
-    /** Is that context still the one with the id? The program may have destroyed it. */
+    // Is that context still the one with the id? The program may have destroyed it.
     bool is_alive(abi::Context context, unsigned long long id) const;
-    /** Pin pages of this process, and let the device of the current context reach them. */
+    // Pin pages of this process, and let the device of the current context reach them.
     bool pin(void* memory, size_t bytes, abi::DevicePointer* on_device) const;
-    /** A kernel of a module. @param is_whole  with what else its first launch would load */
+    // A kernel of a module. @param is_whole  with what else its first launch would load
     abi::Result load_function(abi::Function* function, abi::Module module, const char* name,
                               bool is_whole) const;
-    /** "CUDA_ERROR_ILLEGAL_ADDRESS", for the log. */
+    // "CUDA_ERROR_ILLEGAL_ADDRESS", for the log.
     const char* name_of(abi::Result result) const;
-    /** False until somebody in this process has called cuInit(). */
+    // False until somebody in this process has called cuInit().
     bool is_initialized() const;
 };
 
 ucs_status_t to_status(abi::Result result);
 
-/** Makes a context current on this thread for the life of the object, if it is not already. */
+// Makes a context current on this thread for the life of the object, if it is not already.
 class CurrentContext {
   public:
     CurrentContext(const Driver& driver, abi::Context context);

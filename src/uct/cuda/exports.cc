@@ -26,7 +26,7 @@ uint64_t Exports::buffer_at(const Driver& driver, abi::DevicePointer address) {
 
 namespace {
 
-/** A range of virtual memory may hold many allocations: the one that lies at a place. */
+// A range of virtual memory may hold many allocations: the one that lies at a place.
 void narrow(const Driver& driver, abi::DevicePointer place, CopyEngine::Found& found) {
     abi::Pool pool = nullptr;
     abi::DevicePointer base = 0;

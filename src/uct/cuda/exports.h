@@ -13,40 +13,36 @@
 
 namespace uct::cuda {
 
-/**
- * What this process has told others of its memory: the driver's handle of each allocation, asked
- * for once. Any thread.
- *
- * The driver crashes where it makes a handle of memory that another thread frees meanwhile. So it
- * is asked for one only in a call to which the program has handed the memory over, which it may not
- * free then; and virtual memory is held while its handle is made.
- *
- * An allocation is known by its number, which the driver gives to no other: so a handle of memory
- * that was freed is never given out for what lies at its address now.
- */
+// What this process has told others of its memory: the driver's handle of each allocation, asked
+// for once. Any thread.
+//
+// The driver crashes where it makes a handle of memory that another thread frees meanwhile. So it
+// is asked for one only in a call to which the program has handed the memory over, which it may not
+// free then; and virtual memory is held while its handle is made.
+//
+// An allocation is known by its number, which the driver gives to no other: so a handle of memory
+// that was freed is never given out for what lies at its address now.
 class Exports {
   public:
     explicit Exports(CopyEngine& engine);
 
-    /** This process, in descriptions. */
+    // This process, in descriptions.
     uint64_t process() const { return process_; }
 
-    /**
-     * Describe memory that the program has handed over. Managed memory, and pools and virtual
-     * memory that were not made to be shared, have no handle, but are described too: the owner
-     * itself reaches them. Of an allocation that is known the driver is asked one thing.
-     * @return false: it does not lie in one allocation as a whole
-     */
+    // Describe memory that the program has handed over. Managed memory, and pools and virtual
+    // memory that were not made to be shared, have no handle, but are described too: the owner
+    // itself reaches them. Of an allocation that is known the driver is asked one thing.
+    // @return false: it does not lie in one allocation as a whole
     bool describe(const void* address, size_t length, ucs::MemoryExport& description);
 
-    /** If the allocation has been freed, what stands for it is closed. */
+    // If the allocation has been freed, what stands for it is closed.
     void forget(uint64_t buffer);
 
-    /** The number of the allocation at an address; 0: none. */
+    // The number of the allocation at an address; 0: none.
     static uint64_t buffer_at(const Driver& driver, abi::DevicePointer address);
 
   private:
-    /** From so many on, those that have been freed are forgotten. */
+    // From so many on, those that have been freed are forgotten.
     static constexpr size_t kMany = 1024;
 
     void forget_freed();
@@ -64,7 +60,7 @@ class Exports {
     DescriptorServer descriptors_;
     std::mutex mutex_;
     size_t limit_ = kMany;
-    std::unordered_map<uint64_t, ucs::MemoryExport> known_;  //!< by the allocation's number
+    std::unordered_map<uint64_t, ucs::MemoryExport> known_;  // by the allocation's number
 };
 
 }  // namespace uct::cuda

@@ -12,7 +12,7 @@ namespace uct::cuda {
 
 namespace {
 
-/** The driver takes descriptors as a pointer's bits. */
+// The driver takes descriptors as a pointer's bits.
 void* as_handle(int descriptor) {
     return reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
 }
@@ -104,7 +104,7 @@ abi::Result Imports::open_virtual(const ucs::MemoryExport& owner, abi::Device de
     return result;
 }
 
-/** The driver refuses a size that is not the allocation's. */
+// The driver refuses a size that is not the allocation's.
 abi::Result Imports::map(abi::AllocationHandle allocation, abi::Device device, Import* import) {
     abi::Result result = driver_.address_reserve(&import->address, import->size, 0, 0, 0);
     if (result != abi::kSuccess) return result;

@@ -10,46 +10,42 @@
 
 namespace uct::cuda {
 
-/** How other processes open memory: ucs::MemoryExport::has_handle. */
+// How other processes open memory: ucs::MemoryExport::has_handle.
 enum class HandleKind : uint16_t {
     kNone,
-    kLegacy,      //!< an IPC handle: cudaMalloc
-    kFabric,      //!< virtual memory, by bytes
-    kDescriptor,  //!< virtual memory, by a descriptor that the owner is asked for
-    kPool,        //!< an exportable pool by a descriptor, and the place in it by bytes
+    kLegacy,      // an IPC handle: cudaMalloc
+    kFabric,      // virtual memory, by bytes
+    kDescriptor,  // virtual memory, by a descriptor that the owner is asked for
+    kPool,        // an exportable pool by a descriptor, and the place in it by bytes
 };
 
-/** Memory of another process that is mapped here. */
+// Memory of another process that is mapped here.
 struct Import {
-    /** A pool of another process, for a device here. */
+    // A pool of another process, for a device here.
     struct Pool {
         uint64_t process, group;
         abi::Device device;
         abi::Pool handle = nullptr;
-        abi::Stream stream = nullptr;  //!< for what is given back
+        abi::Stream stream = nullptr;  // for what is given back
         size_t users = 0;
     };
 
     HandleKind kind = HandleKind::kNone;
-    abi::DevicePointer address = 0;  //!< of the allocation's first byte
+    abi::DevicePointer address = 0;  // of the allocation's first byte
     size_t size = 0;
     Pool* pool = nullptr;
 };
 
-/**
- * Maps what other processes have described, and gives it back. What is mapped counts, not what the
- * owner says of it. It takes the driver milliseconds: errands call it, one at a time.
- */
+// Maps what other processes have described, and gives it back. What is mapped counts, not what the
+// owner says of it. It takes the driver milliseconds: errands call it, one at a time.
 class Imports {
   public:
     explicit Imports(const Driver& driver) : driver_(driver) {}
 
-    /**
-     * In the context that is current, for its device.
-     * @return abi::kNotReady: the owner does not offer it now, but may when it is asked again
-     */
+    // In the context that is current, for its device.
+    // @return abi::kNotReady: the owner does not offer it now, but may when it is asked again
     abi::Result open(const ucs::MemoryExport& owner, abi::Device device, Import* import);
-    /** In the same context. */
+    // In the same context.
     void close(const Import& import);
 
   private:

@@ -10,10 +10,8 @@
 
 namespace uct::cuda {
 
-/**
- * What kernels of a context work with. The device's memory comes and goes in the order of a stream
- * of the library's: cuMemFree would wait for all kernels, and one of them perhaps for a message.
- */
+// What kernels of a context work with. The device's memory comes and goes in the order of a stream
+// of the library's: cuMemFree would wait for all kernels, and one of them perhaps for a message.
 class KernelMemory final : public ucs::KernelMemory {
   public:
     KernelMemory(CopyEngine& engine, Places& places, CopyContext& context)
@@ -26,7 +24,7 @@ class KernelMemory final : public ucs::KernelMemory {
     void close() override;
 
   private:
-    /** A way takes one errand, after one that closes the way that has to make room for it. */
+    // A way takes one errand, after one that closes the way that has to make room for it.
     static constexpr int kTries = 4;
 
     template <typename Attempt>

@@ -12,7 +12,7 @@ using uct::cuda::KernelPiece;
 using uct::cuda::ResidentQueue;
 using uct::cuda::ResidentSlot;
 
-/** Sixteen bytes a thread and step where both ends are aligned so. */
+// Sixteen bytes a thread and step where both ends are aligned so.
 static __device__ void copy_piece(const KernelPiece& piece) {
     auto* const to = reinterpret_cast<unsigned char*>(piece.to);
     const auto* const from = reinterpret_cast<const unsigned char*>(piece.from);
@@ -25,10 +25,8 @@ static __device__ void copy_piece(const KernelPiece& piece) {
         to[at] = from[at];
 }
 
-/**
- * Blocks take pieces in turn. The list lies in the host's memory, a microsecond away: a block reads
- * what its next turns need at once.
- */
+// Blocks take pieces in turn. The list lies in the host's memory, a microsecond away: a block reads
+// what its next turns need at once.
 extern "C" __global__ void swiftlane_copy_pieces(const KernelPiece* pieces, unsigned count) {
     constexpr unsigned kTurns = 16;
     __shared__ KernelPiece ahead[kTurns];
@@ -42,7 +40,7 @@ extern "C" __global__ void swiftlane_copy_pieces(const KernelPiece* pieces, unsi
     }
 }
 
-/** What StopWords::enqueue() says in operations of a stream. */
+// What StopWords::enqueue() says in operations of a stream.
 extern "C" __global__ void swiftlane_stop(volatile uint32_t* reached, volatile uint32_t* go,
                                           unsigned is_captured) {
     if (is_captured != 0)
@@ -74,7 +72,7 @@ static __device__ uint64_t word_of(unsigned low, unsigned high) {
     return low | static_cast<uint64_t>(high) << 32;
 }
 
-/** What other devices and copies have written meanwhile is read, not what a cache has of it. */
+// What other devices and copies have written meanwhile is read, not what a cache has of it.
 static __device__ void copy_fresh(unsigned char* to, const unsigned char* from, unsigned length) {
     const bool is_aligned =
         ((reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from)) & 15) == 0;
@@ -85,10 +83,8 @@ static __device__ void copy_fresh(unsigned char* to, const unsigned char* from, 
         to[at] = __ldcv(from + at);
 }
 
-/**
- * One thread. One read at a time: a fence waits for all that are under way.
- * @return false: no copy number `next` has come until `idle`, or `life`
- */
+// One thread. One read at a time: a fence waits for all that are under way.
+// @return false: no copy number `next` has come until `idle`, or `life`
 static __device__ bool wait_for_copy(const ResidentQueue* queue, unsigned next, uint64_t idle,
                                      uint64_t life, uint4 (&halves)[2]) {
     const ResidentSlot* const slot = &queue->slots[next % ResidentQueue::kSlots];
@@ -101,13 +97,14 @@ static __device__ bool wait_for_copy(const ResidentQueue* queue, unsigned next, 
     }
 }
 
-/** What the block has done is there before the word is. */
+// What the block has done is there before the word is.
 static __device__ void release(uint32_t* word, uint32_t value) {
     __threadfence_system();
     *const_cast<volatile uint32_t*>(word) = value;
 }
 
-/** One block. Takes copies from number `next` on; ends when none came for `idle` ns, or after `life`. */
+// One block. Takes copies from number `next` on; ends when none came for `idle` ns, or after
+// `life`.
 extern "C" __global__ void swiftlane_resident_copies(ResidentQueue* queue, unsigned run,
                                                      unsigned next, unsigned long long idle,
                                                      unsigned long long life) {

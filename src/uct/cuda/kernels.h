@@ -5,7 +5,7 @@
 
 namespace uct::cuda {
 
-/** A piece for swiftlane_copy_pieces; addresses as the device sees them. */
+// A piece for swiftlane_copy_pieces; addresses as the device sees them.
 struct KernelPiece {
     uint64_t to;
     uint64_t from;
@@ -14,12 +14,12 @@ struct KernelPiece {
 
 inline constexpr const char* kCopyPiecesKernel = "swiftlane_copy_pieces";
 
-/** A stop of one thread (stream_stops.h), for devices whose streams cannot wait for a word. */
+// A stop of one thread (stream_stops.h), for devices whose streams cannot wait for a word.
 inline constexpr const char* kStopKernel = "swiftlane_stop";
 // As ucs::StreamStop, which a kernel's compiler does not understand.
 inline constexpr uint32_t kStopReached = 1, kStopPassed = 2, kStopGo = 1, kStopIdle = 2;
 
-/** The machine code of all kernels, for cuModuleLoadData(). */
+// The machine code of all kernels, for cuModuleLoadData().
 extern const unsigned char kernel_image[] asm("swiftlane_kernel_image");
 
 }  // namespace uct::cuda

@@ -15,7 +15,7 @@ namespace uct::cuda {
 
 namespace {
 
-/** The process has one of each: those whose thread must end before the driver's exit handlers. */
+// The process has one of each: those whose thread must end before the driver's exit handlers.
 Errands* errands_to_stop = nullptr;
 
 }  // namespace
@@ -67,7 +67,7 @@ void Errands::loop() {
 
 namespace {
 
-/** Between looks whether streams have gone on. */
+// Between looks whether streams have gone on.
 constexpr std::chrono::milliseconds kPause{1};
 
 }  // namespace
@@ -81,7 +81,7 @@ Mapping* Mappings::find(uint64_t process, uint64_t buffer, const CopyContext& co
     return nullptr;
 }
 
-/** With the mutex: the mapping is of no use any more. */
+// With the mutex: the mapping is of no use any more.
 void Mappings::retire(Mapping& mapping) {
     mapping.is_unwanted = true;
     if (mapping.users > 0 || mapping.state == Mapping::State::kOpening) return;
@@ -90,7 +90,7 @@ void Mappings::retire(Mapping& mapping) {
         ucs::log_debug("a mapping of CUDA memory stays open until the process ends");
 }
 
-/** With the mutex. */
+// With the mutex.
 bool Mappings::make_room() {
     if (mappings_.size() < most_) return true;
     Mapping* oldest = nullptr;
@@ -151,13 +151,13 @@ void Mappings::try_again(std::function<void()> errand) {
     (void)errands_.run(std::move(errand));
 }
 
-/** With the mutex. */
+// With the mutex.
 void Mappings::remove(const Mapping& mapping) {
     std::erase_if(mappings_,
                   [&](const std::unique_ptr<Mapping>& one) { return one.get() == &mapping; });
 }
 
-/** An errand. */
+// An errand.
 void Mappings::open(Mapping& mapping) {
     if (!stops_.try_without_stops([&] { open_now(mapping); }))
         try_again([this, &mapping] { open(mapping); });
@@ -186,7 +186,7 @@ void Mappings::open_now(Mapping& mapping) {
     if (mapping.is_unwanted) retire(mapping);
 }
 
-/** An errand. */
+// An errand.
 void Mappings::close(Mapping& mapping) {
     if (!stops_.try_without_stops([&] { close_now(mapping); }))
         try_again([this, &mapping] { close(mapping); });

@@ -18,18 +18,16 @@
 
 namespace uct::cuda {
 
-/**
- * A thread for what takes the driver milliseconds: nobody who has a message to move waits for it.
- * Begun with the first errand; joined when the process exits. Errands run in order.
- */
+// A thread for what takes the driver milliseconds: nobody who has a message to move waits for it.
+// Begun with the first errand; joined when the process exits. Errands run in order.
 class Errands {
   public:
     Errands() = default;
     Errands(Errands&&) = delete;
 
-    /** @return false: there is no thread to be had, or the process is about to end */
+    // @return false: there is no thread to be had, or the process is about to end
     bool run(std::function<void()> errand);
-    /** Waits for what was begun; no errand runs afterwards. */
+    // Waits for what was begun; no errand runs afterwards.
     void stop();
 
   private:
@@ -42,48 +40,44 @@ class Errands {
     bool is_stopped_ = false;
 };
 
-/** What a context of this process sees of an allocation of another process. */
+// What a context of this process sees of an allocation of another process.
 struct Mapping {
     enum class State : uint8_t { kOpening, kOpen, kRefused, kClosing };
 
-    ucs::MemoryExport owner;  //!< as it was described; the offset means nothing
+    ucs::MemoryExport owner;  // as it was described; the offset means nothing
     CopyContext* context;
     State state = State::kOpening;
     Import import;
-    unsigned users = 0;  //!< copies under way
+    unsigned users = 0;  // copies under way
     uint64_t last_use = 0;
-    bool is_unwanted = false;  //!< closed when the last user is gone
+    bool is_unwanted = false;  // closed when the last user is gone
 };
 
-/**
- * The ways from this process's contexts to memory of other processes, and of other devices.
- *
- * Opening one takes the driver 2 to 10 ms, the first time for a device above 100: so it is an
- * errand, and until it is done the way does not exist. Ways are limited in number: those that
- * were not used for the longest time are closed. An allocation that its owner has freed is
- * recognised by a new one that lies over it, or by forget(). The driver may wait for the device's
- * streams meanwhile: so nothing is opened or closed while any of them may stand at a stop.
- * Any thread.
- */
+// The ways from this process's contexts to memory of other processes, and of other devices.
+//
+// Opening one takes the driver 2 to 10 ms, the first time for a device above 100: so it is an
+// errand, and until it is done the way does not exist. Ways are limited in number: those that
+// were not used for the longest time are closed. An allocation that its owner has freed is
+// recognised by a new one that lies over it, or by forget(). The driver may wait for the device's
+// streams meanwhile: so nothing is opened or closed while any of them may stand at a stop.
+// Any thread.
 class Mappings {
   public:
     Mappings(const Driver& driver, StreamStops& stops, size_t most)
         : driver_(driver), stops_(stops), most_(most), imports_(driver) {}
 
-    /**
-     * @param mapping  usable until put()
-     * @return UCS_ERR_NO_RESOURCE: it is being opened, or there is no room; UCS_ERR_UNSUPPORTED:
-     *         the driver refuses
-     */
+    // @param mapping  usable until put()
+    // @return UCS_ERR_NO_RESOURCE: it is being opened, or there is no room; UCS_ERR_UNSUPPORTED:
+    //         the driver refuses
     ucs_status_t take(const ucs::MemoryExport& owner, CopyContext& context, Mapping** mapping);
     void put(Mapping& mapping);
-    /** The owner has freed the allocation. */
+    // The owner has freed the allocation.
     void forget(uint64_t process, uint64_t buffer);
 
-    /** Whether a context reaches another one's memory, of this process; as take(). */
+    // Whether a context reaches another one's memory, of this process; as take().
     ucs_status_t reach(CopyContext& from, CopyContext& to);
 
-    /** Waits until what is to be opened or closed by now has been, or has been tried. */
+    // Waits until what is to be opened or closed by now has been, or has been tried.
     void settle();
 
   private:
@@ -100,14 +94,14 @@ class Mappings {
     void open_now(Mapping& mapping);
     void close(Mapping& mapping);
     void close_now(Mapping& mapping);
-    /** An errand that has to wait until streams have gone on. */
+    // An errand that has to wait until streams have gone on.
     void try_again(std::function<void()> errand);
     void remove(const Mapping& mapping);
 
     const Driver& driver_;
     StreamStops& stops_;
     const size_t most_;
-    Imports imports_;  //!< of the errands
+    Imports imports_;  // of the errands
     std::mutex mutex_;
     std::vector<std::unique_ptr<Mapping>> mappings_;
     std::vector<std::unique_ptr<Peer>> peers_;

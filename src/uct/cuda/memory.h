@@ -14,10 +14,10 @@
 
 namespace uct::cuda {
 
-/** What the library knows of CUDA memory: what it is, how to copy it, how to allocate it. */
+// What the library knows of CUDA memory: what it is, how to copy it, how to allocate it.
 class Memory final : public ucs::MemoryDetector {
   public:
-    /** Null without a driver. Registered with ucs. */
+    // Null without a driver. Registered with ucs.
     static Memory* get();
 
     bool detect(const void* address, size_t length, ucs::MemoryInfo& info) const override;
@@ -59,7 +59,7 @@ class Memory final : public ucs::MemoryDetector {
 
     CopyEngine& engine_;
     std::mutex home_mutex_;
-    abi::Context home_ = nullptr;  //!< where staging memory is registered
+    abi::Context home_ = nullptr;  // where staging memory is registered
     StagingPool staging_;
     Exports exports_;
     StreamStops stops_;

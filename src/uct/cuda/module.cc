@@ -7,7 +7,7 @@
 
 namespace {
 
-/** CUDA memory for the whole library (memory.h). Its buffers are staged: it has no transport. */
+// CUDA memory for the whole library (memory.h). Its buffers are staged: it has no transport.
 class CudaComponent final : public uct::Component {
   public:
     CudaComponent() { (void)uct::cuda::Memory::get(); }

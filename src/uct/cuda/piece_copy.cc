@@ -10,7 +10,7 @@ void PieceCopy::copy_alone(std::byte* to, const std::byte* from, size_t length) 
     if (status_ == UCS_OK) status_ = status;
 }
 
-/** For one more piece. @return false: there is no memory for lists, or no kernel */
+// For one more piece. @return false: there is no memory for lists, or no kernel
 bool PieceCopy::make_room() {
     if (used_ < kInChunk) return true;
     launch();

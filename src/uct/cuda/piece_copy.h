@@ -12,11 +12,9 @@
 
 namespace uct::cuda {
 
-/**
- * A list of pieces that is copied as one: short pieces by kernels over parts of the list, which
- * begin while the rest is still added, long ones by the copy engine. All in one stream, so that the
- * end of the last is the end of all. One thread at a time.
- */
+// A list of pieces that is copied as one: short pieces by kernels over parts of the list, which
+// begin while the rest is still added, long ones by the copy engine. All in one stream, so that the
+// end of the last is the end of all. One thread at a time.
 class PieceCopy final : public ucs::AsyncCopy {
   public:
     PieceCopy(CopyContext& context, Direction direction, StagingPool& staging, Mappings& mappings)
@@ -25,9 +23,9 @@ class PieceCopy final : public ucs::AsyncCopy {
 
     CopyContext& context() const { return context_; }
     Direction direction() const { return direction_; }
-    /** A mapping that pieces lie in: given back at the end. */
+    // A mapping that pieces lie in: given back at the end.
     void hold(Mapping& mapping) { mappings_held_.push_back(&mapping); }
-    /** Addresses as the context's device sees them. What fails is said at the end. */
+    // Addresses as the context's device sees them. What fails is said at the end.
     void add(std::byte* to, const std::byte* from, size_t length) {
         if (length <= kCut && used_ < kInChunk) [[likely]] {
             append(to, from, length);
@@ -35,22 +33,22 @@ class PieceCopy final : public ucs::AsyncCopy {
             add_parts(to, from, length);
         }
     }
-    /** Nothing is added any more. */
+    // Nothing is added any more.
     void close() { launch(); }
-    /** At the end the object is gone. */
+    // At the end the object is gone.
     ucs_status_t test() override;
 
   private:
-    /** Longer pieces belong to the copy engine; with host memory it is as fast for shorter ones. */
+    // Longer pieces belong to the copy engine; with host memory it is as fast for shorter ones.
     static constexpr size_t kLongPiece = 1 << 20, kLongHostPiece = 256 << 10;
-    /** What one block of the kernel copies at a time. */
+    // What one block of the kernel copies at a time.
     static constexpr size_t kCut = 64 << 10;
-    /** So many wait before a kernel begins with them; a few are not worth one. */
+    // So many wait before a kernel begins with them; a few are not worth one.
     static constexpr size_t kMaxWaiting = 2048, kMinPieces = 4;
     static constexpr size_t kInChunk = StagingPool::kChunk / sizeof(KernelPiece);
     static constexpr uint32_t kPollsPerQuery = 1024;
 
-    /** There is room in the list. */
+    // There is room in the list.
     void append(std::byte* to, const std::byte* from, size_t length) {
         list_[used_++] = {reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), length};
         if (++waiting_ == kMaxWaiting) launch();
@@ -65,11 +63,11 @@ class PieceCopy final : public ucs::AsyncCopy {
     StagingPool& staging_;
     Mappings& mappings_;
     std::vector<Mapping*> mappings_held_;
-    std::vector<std::byte*> chunks_;  //!< hold the lists until all is copied
-    KernelPiece* list_ = nullptr;     //!< in the last chunk
-    size_t used_ = kInChunk;          //!< pieces in it
-    size_t waiting_ = 0;              //!< of those, the last ones that no kernel has yet
-    CopyContext::Ticket ticket_;      //!< of the last that was begun
+    std::vector<std::byte*> chunks_;  // hold the lists until all is copied
+    KernelPiece* list_ = nullptr;     // in the last chunk
+    size_t used_ = kInChunk;          // pieces in it
+    size_t waiting_ = 0;              // of those, the last ones that no kernel has yet
+    CopyContext::Ticket ticket_;      // of the last that was begun
     ucs_status_t status_ = UCS_OK;
     uint32_t polls_ = 0;
 };

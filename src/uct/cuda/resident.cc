@@ -52,7 +52,7 @@ Resident::~Resident() {
     (void)munmap(memory, kQueueBytes);
 }
 
-/** With the mutex, when no copy is pending. */
+// With the mutex, when no copy is pending.
 void Resident::launch() {
     unsigned run = run_ + 1, next = begun_ + 1;
     unsigned long long idle = kIdle, life = kLife;

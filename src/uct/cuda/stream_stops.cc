@@ -21,7 +21,7 @@ static_assert(kStopReached == ucs::StreamStop::kReached &&
               kStopPassed == ucs::StreamStop::kPassed && kStopGo == ucs::StreamStop::kGo &&
               kStopIdle == ucs::StreamStop::kIdle);
 
-/** As many connections to the device as it has at most; the driver takes 8 and 4 by itself. */
+// As many connections to the device as it has at most; the driver takes 8 and 4 by itself.
 constexpr const char* kConnections[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
                                         "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
 constexpr int kEnoughConnections = 16;
@@ -45,7 +45,7 @@ void warn_of_few_connections() {
     (void)is_said;
 }
 
-/** While it lives, calls of this thread are refused for no capture's sake. */
+// While it lives, calls of this thread are refused for no capture's sake.
 class RelaxedCapture {
   public:
     explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
@@ -96,7 +96,7 @@ bool StopWords::make(abi::Device device) {
     return one_address != 0 && load_kernel();
 }
 
-/** Tries it, which also takes what is slow at first. */
+// Tries it, which also takes what is slow at first.
 bool StopWords::can_wait() const {
     const ucs::StreamStop stop{words_, words_ + count_};
     stop.set(ucs::StreamStop::kGo);

@@ -13,10 +13,10 @@
 
 namespace uct::cuda {
 
-/** The words of all stops in the streams of one context. With the mutex of StreamStops. */
+// The words of all stops in the streams of one context. With the mutex of StreamStops.
 class StopWords {
   public:
-    /** @return null if the context does not let us, or can do without neither words nor kernels */
+    // @return null if the context does not let us, or can do without neither words nor kernels
     static std::unique_ptr<StopWords> create(const Driver& driver, abi::Context context,
                                              abi::Device device);
     ~StopWords();
@@ -25,17 +25,17 @@ class StopWords {
     abi::Context context() const { return context_; }
     bool is_alive() const { return driver_.is_alive(context_, id_); }
 
-    /** @return false: all are in use */
+    // @return false: all are in use
     bool take(ucs::StreamStop* stop);
-    /** Nobody has been told of it. */
+    // Nobody has been told of it.
     void give_back(const ucs::StreamStop& stop) { free_.push_back(index_of(stop)); }
-    /** Does any stream stand at one, or may it come to one? */
+    // Does any stream stand at one, or may it come to one?
     bool any() const;
-    /** It is used again once its stream has passed. */
+    // It is used again once its stream has passed.
     void retire(const ucs::StreamStop& stop) { retired_.push_back(index_of(stop)); }
-    /** It is open for good, and never used again. */
+    // It is open for good, and never used again.
     void lose() { ++lost_; }
-    /** Put the stop into a stream, or into the graph that captures it. In the context. */
+    // Put the stop into a stream, or into the graph that captures it. In the context.
     abi::Result enqueue(abi::Stream stream, const ucs::StreamStop& stop) const;
 
   private:
@@ -55,35 +55,31 @@ class StopWords {
     unsigned long long id_ = 0;
     uint32_t count_ = 0;
     size_t bytes_ = 0;
-    uint32_t* words_ = nullptr;  //!< all `reached`, then all `go`
+    uint32_t* words_ = nullptr;  // all `reached`, then all `go`
     abi::DevicePointer device_words_ = 0;
     abi::Module module_ = nullptr;
-    abi::Function kernel_ = nullptr;  //!< null: the device waits for words by itself
+    abi::Function kernel_ = nullptr;  // null: the device waits for words by itself
     std::vector<uint32_t> free_;
     std::vector<uint32_t> retired_;
     size_t lost_ = 0;
 };
 
-/**
- * Stops in the program's streams (ucs::StreamStop), in every context of the process. Nothing is
- * allocated or registered once a context is prepared, and nothing ever waits. Any thread.
- */
+// Stops in the program's streams (ucs::StreamStop), in every context of the process. Nothing is
+// allocated or registered once a context is prepared, and nothing ever waits. Any thread.
 class StreamStops {
   public:
     explicit StreamStops(CopyEngine& engine) : engine_(engine) {}
 
-    /** Get ready in each context that copies are ready in. */
+    // Get ready in each context that copies are ready in.
     void prepare();
-    /** As ucs::MemoryDetector::insert_stop(). */
+    // As ucs::MemoryDetector::insert_stop().
     ucs_status_t insert(void* stream, bool may_be_captured, ucs::StreamStop* stop);
-    /** As ucs::MemoryDetector::remove_stop(). */
+    // As ucs::MemoryDetector::remove_stop().
     void remove(const ucs::StreamStop& stop, bool is_lost);
 
-    /**
-     * For calls of the driver's that wait for the device's streams, and have others of this process
-     * wait meanwhile: would such a stream stand at a stop, nobody could let it go on.
-     * @return false: there are stops, and the call was not made
-     */
+    // For calls of the driver's that wait for the device's streams, and have others of this process
+    // wait meanwhile: would such a stream stand at a stop, nobody could let it go on.
+    // @return false: there are stops, and the call was not made
     template <typename Call>
     bool try_without_stops(Call call) {
         std::lock_guard lock(mutex_);
@@ -95,13 +91,13 @@ class StreamStops {
     }
 
   private:
-    /** With the mutex. Null: the context cannot. */
+    // With the mutex. Null: the context cannot.
     StopWords* find(abi::Context context, abi::Device device);
 
     CopyEngine& engine_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<StopWords>> words_;
-    std::vector<std::unique_ptr<StopWords>> lost_;  //!< stops may name them
+    std::vector<std::unique_ptr<StopWords>> lost_;  // stops may name them
 };
 
 }  // namespace uct::cuda

@@ -15,7 +15,7 @@ namespace uct::ib {
 
 namespace {
 
-/** Best first. */
+// Best first.
 constexpr const Transport* kOffered[] = {&dc_mlx5, &rc_mlx5, &rc_verbs, &ud::ud_verbs};
 
 class IbComponent final : public Component {

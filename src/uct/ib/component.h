@@ -5,7 +5,7 @@
 
 namespace uct::ib {
 
-/** The transports over RDMA adapters: dc_mlx5, rc_mlx5, rc_verbs and ud_verbs. */
+// The transports over RDMA adapters: dc_mlx5, rc_mlx5, rc_verbs and ud_verbs.
 Component& component();
 
 }  // namespace uct::ib

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kShort = 256, kCopy = 8192, kZeroCopy = 65536;
 constexpr size_t kMaxIov = 16;
-/** Of puts and gets that are done when their call returns. */
+// Of puts and gets that are done when their call returns.
 constexpr size_t kMaxAtOnce = 65536;
 constexpr uint8_t kAllAtomics = 0x3f;
 constexpr size_t kAddressLength = 8;

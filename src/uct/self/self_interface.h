@@ -11,7 +11,7 @@
 
 namespace uct {
 
-/** A message on its way from the worker to itself. */
+// A message on its way from the worker to itself.
 class SelfMessage final : public ReceiveDescriptor,
                           public boost::intrusive::slist_base_hook<
                               boost::intrusive::link_mode<boost::intrusive::normal_link>> {
@@ -28,11 +28,9 @@ class SelfMessage final : public ReceiveDescriptor,
     size_t length = 0;
 };
 
-/**
- * Messages are copied into a queue and delivered by progress(), so that a handler that sends to its
- * own worker does not recurse. Remote memory access is done by the CPU: long puts and gets by and
- * by (CopyQueue), all else at once, with the CPU's own atomics.
- */
+// Messages are copied into a queue and delivered by progress(), so that a handler that sends to its
+// own worker does not recurse. Remote memory access is done by the CPU: long puts and gets by and
+// by (CopyQueue), all else at once, with the CPU's own atomics.
 class SelfInterface final : public Interface {
   public:
     explicit SelfInterface(const InterfaceParams& params);
@@ -49,7 +47,7 @@ class SelfInterface final : public Interface {
     }
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
 
-    /** Null if too many messages are queued or kept. */
+    // Null if too many messages are queued or kept.
     SelfMessage* allocate(uint8_t id);
     void send(SelfMessage* message) { queue_.push_back(*message); }
     bool has_room() const {
@@ -57,7 +55,7 @@ class SelfInterface final : public Interface {
     }
     PendingQueue& pending() { return pending_; }
     CopyQueue& copies() { return copies_; }
-    /** An endpoint has, or has no more, a fence that waits for copies: nothing overtakes it. */
+    // An endpoint has, or has no more, a fence that waits for copies: nothing overtakes it.
     void fence_waits(bool waits) { fenced_ += waits ? 1 : -1; }
 
   private:
@@ -117,14 +115,14 @@ class SelfEndpoint final : public Endpoint, public CopyGroup {
 
     SelfInterface& interface_;
     PendingQueue::Group waiting_;
-    bool is_fenced_ = false;  //!< no one-sided operation before the copies under way are done
+    bool is_fenced_ = false;  // no one-sided operation before the copies under way are done
 };
 
 }  // namespace uct
 
 namespace uct::self {
 
-/** The transport from a worker to itself: "self" on the device "memory". */
+// The transport from a worker to itself: "self" on the device "memory".
 Component& component();
 
 }  // namespace uct::self

@@ -5,7 +5,7 @@
 
 namespace uct::sm {
 
-/** Transports between processes of one host: sm_fifo and sm_ring on the device "memory". */
+// Transports between processes of one host: sm_fifo and sm_ring on the device "memory".
 Component& component();
 
 }  // namespace uct::sm

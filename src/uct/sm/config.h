@@ -17,7 +17,7 @@ struct Config {
     bool single_copy;
 };
 
-/** Reads UCX_SM_*; an invalid value is logged. Sizes are rounded to what queues need. */
+// Reads UCX_SM_*; an invalid value is logged. Sizes are rounded to what queues need.
 ucs_status_t load_config(const ucs::config::Source* source, Config* config);
 
 }  // namespace uct::sm

@@ -11,7 +11,7 @@ namespace uct::sm {
 
 namespace {
 
-/** Who has not said who he is bears a name that no address lists. */
+// Who has not said who he is bears a name that no address lists.
 PeerIdentity nobody() {
     return {.name = peer_name(NameKind::kFifo, ucs::unique_id())};
 }
@@ -118,7 +118,7 @@ uint64_t FifoInterface::name_of(const RemoteAddress& remote) const {
     return name ? peer_name(NameKind::kFifo, name->nonce) : 0;
 }
 
-/** What comes from that place now is from whoever has the queue of that name. */
+// What comes from that place now is from whoever has the queue of that name.
 void FifoInterface::announced(uint32_t place, std::span<const std::byte> who) {
     const auto name = SegmentName::read(who);
     // Of two who claim to be the same, the one that was here first is.

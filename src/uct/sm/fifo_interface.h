@@ -9,7 +9,7 @@
 
 namespace uct::sm {
 
-/** The scalable transport: one queue a receiver, into which all its peers send. */
+// The scalable transport: one queue a receiver, into which all its peers send.
 class FifoInterface final : public SmInterface {
   public:
     static constexpr TransportDeclaration kDeclaration{"sm_fifo", DeviceType::kSharedMemory,
@@ -28,7 +28,7 @@ class FifoInterface final : public SmInterface {
   private:
     FifoInterface(const Config& config, const InterfaceParams& params);
     [[gnu::noinline]] unsigned take_messages();
-    /** take(deliver, announced) takes messages from the queue. */
+    // take(deliver, announced) takes messages from the queue.
     template <typename Take>
     unsigned hand_over(Take take);
     void announced(uint32_t place, std::span<const std::byte> who);
@@ -39,11 +39,11 @@ class FifoInterface final : public SmInterface {
     unsigned take_late() override;
 
     std::unique_ptr<Inbox> inbox_;
-    std::vector<PeerIdentity> senders_;                   //!< by place in the queue
-    std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  //!< of peers, by the segment's nonce
+    std::vector<PeerIdentity> senders_;                   // by place in the queue
+    std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  // of peers, by the segment's nonce
 };
 
-/** A peer's shared queue; endpoints to one peer have one view of it. */
+// A peer's shared queue; endpoints to one peer have one view of it.
 class FifoEndpoint final : public SmEndpoint {
   public:
     FifoEndpoint(SmInterface& interface, std::shared_ptr<Outbox> outbox)
@@ -62,7 +62,7 @@ class FifoEndpoint final : public SmEndpoint {
     Outbox* outbox() override { return outbox_.get(); }
     [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,
                                                  uint32_t length);
-    /** write(destination) -> bytes, into a buffer of the receiver. @return bytes or an error */
+    // write(destination) -> bytes, into a buffer of the receiver. @return bytes or an error
     template <typename Write>
     ssize_t send(uint8_t id, Write write);
 

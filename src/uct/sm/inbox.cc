@@ -111,8 +111,7 @@ bool Inbox::is_claimed(uint64_t message, bool by_living) const {
     return false;
 }
 
-/** The next slot is passed over: who has it may fill it later, and write to its buffer until then.
- */
+// The next slot is passed over: who has it may fill it later, and write to its buffer until then.
 void Inbox::open_hole() {
     const size_t place = next_ & (buffer_of_.size() - 1);
     holes_.push_back({next_, next_, buffer_of_[place], false});

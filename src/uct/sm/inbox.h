@@ -13,28 +13,26 @@
 
 namespace uct::sm {
 
-/**
- * A queue of this process: what others send into.
- *
- * Of many senders, a long message lies in the buffer of its place. A handler that keeps it keeps
- * the buffer, and the place gets a spare one instead; when there is none, and for what one sender
- * sends (Area), long messages cannot be kept and handlers are told so. Nothing read from shared
- * memory is trusted: numbers of buffers are kept in private memory, lengths are checked.
- *
- * Of many senders, one may be stopped after it has reserved a slot and before it has filled it.
- * Such a slot becomes a *hole*: it is passed over in each lap, and its place gets another buffer,
- * until its sender has filled it (take_late()) or is dead. Senders cannot reserve it meanwhile,
- * since `tail` stands still at it; when all others of a lap are consumed, the receiver reserves it
- * itself and goes on. So a hole costs senders nothing to know of; while there is one, they find the
- * queue full once a lap.
- */
+// A queue of this process: what others send into.
+//
+// Of many senders, a long message lies in the buffer of its place. A handler that keeps it keeps
+// the buffer, and the place gets a spare one instead; when there is none, and for what one sender
+// sends (Area), long messages cannot be kept and handlers are told so. Nothing read from shared
+// memory is trusted: numbers of buffers are kept in private memory, lengths are checked.
+//
+// Of many senders, one may be stopped after it has reserved a slot and before it has filled it.
+// Such a slot becomes a *hole*: it is passed over in each lap, and its place gets another buffer,
+// until its sender has filled it (take_late()) or is dead. Senders cannot reserve it meanwhile,
+// since `tail` stands still at it; when all others of a lap are consumed, the receiver reserves it
+// itself and goes on. So a hole costs senders nothing to know of; while there is one, they find the
+// queue full once a lap.
 class Inbox {
   public:
     struct Size {
         uint32_t slots;
         uint32_t buffer_size;
-        uint32_t buffers;  //!< many senders: spare ones beside one a place; one sender: all
-        uint32_t senders;  //!< 0: one sender, who keeps the head for itself
+        uint32_t buffers;  // many senders: spare ones beside one a place; one sender: all
+        uint32_t senders;  // 0: one sender, who keeps the head for itself
     };
     static ucs_status_t create(const Size& size, std::unique_ptr<Inbox>* inbox);
     ~Inbox();
@@ -48,12 +46,10 @@ class Inbox {
         return control::is_message(word, next_);
     }
 
-    /**
-     * Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
-     * the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It
-     * may do anything but destroy the inbox; a message whose handler throws is taken.
-     * announced(sender, data, length): who is there now.
-     */
+    // Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
+    // the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It
+    // may do anything but destroy the inbox; a message whose handler throws is taken.
+    // announced(sender, data, length): who is there now.
     template <typename Deliver, typename Announced>
     unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
         unsigned count = 0;
@@ -89,7 +85,7 @@ class Inbox {
         return count;
     }
 
-    /** The same of many senders, with what has come into holes in its place. */
+    // The same of many senders, with what has come into holes in its place.
     template <typename Deliver, typename Announced>
     unsigned take(unsigned most, Deliver&& deliver, Announced&& announced) {
         if (holes_.empty()) [[likely]]
@@ -102,10 +98,8 @@ class Inbox {
         }
         return count;
     }
-    /**
-     * Take messages that have come into holes, as poll() does. None can be kept. Call in each
-     * progress while has_holes().
-     */
+    // Take messages that have come into holes, as poll() does. None can be kept. Call in each
+    // progress while has_holes().
     template <typename Deliver, typename Announced>
     unsigned take_late(Deliver&& deliver, Announced&& announced) {
         unsigned count = 0;
@@ -134,16 +128,16 @@ class Inbox {
         }
         return count;
     }
-    /** Slots were passed over whose senders may still fill them. */
+    // Slots were passed over whose senders may still fill them.
     bool has_holes() const { return !holes_.empty(); }
 
-    /** No more messages are wanted: senders that look will know. */
+    // No more messages are wanted: senders that look will know.
     void close() { header_->closed.store(QueueHeader::kClosing, std::memory_order_release); }
-    /** How many messages were taken. */
+    // How many messages were taken.
     uint64_t taken() const { return next_; }
-    /** Some of what was taken has come to nothing. The end follows; a sender finds it so. */
+    // Some of what was taken has come to nothing. The end follows; a sender finds it so.
     void disown() { next_ = ~uint64_t{0}; }
-    /** Handlers still keep buffers. */
+    // Handlers still keep buffers.
     bool has_kept() const { return kept_ != 0; }
 
     // --- sleeping ---
@@ -154,28 +148,26 @@ class Inbox {
     void set_sleeping(bool sleeping) {
         header_->sleeping.store(sleeping, std::memory_order_relaxed);
     }
-    /** Many senders: ask the next one for a signal. @return false if a message is on its way */
+    // Many senders: ask the next one for a signal. @return false if a message is on its way
     bool arm();
 
     // --- senders ---
 
-    /** Does a place but that one belong to whoever has the queue of that nonce? */
+    // Does a place but that one belong to whoever has the queue of that nonce?
     bool is_elsewhere(uint32_t place, uint64_t nonce) const;
 
-    /**
-     * Look for a slot that was reserved and is still empty, as in the last call: give it up if who
-     * reserved it is dead, pass it over while he lives. Free the places of dead senders. Call now
-     * and then; looks at a few senders each time.
-     */
+    // Look for a slot that was reserved and is still empty, as in the last call: give it up if who
+    // reserved it is dead, pass it over while he lives. Free the places of dead senders. Call now
+    // and then; looks at a few senders each time.
     void look_after_senders();
 
   private:
-    /** A slot that was passed over. */
+    // A slot that was passed over.
     struct Hole {
-        uint64_t message;  //!< that its sender may still write
-        uint64_t number;   //!< of the last lap in which the slot was passed over
-        uint32_t buffer;   //!< where that message is, if it is long
-        bool is_taken;     //!< the message has come, and its handler runs
+        uint64_t message;  // that its sender may still write
+        uint64_t number;   // of the last lap in which the slot was passed over
+        uint32_t buffer;   // where that message is, if it is long
+        bool is_taken;     // the message has come, and its handler runs
     };
     static constexpr uint32_t kMostHoles = 8;
 
@@ -217,11 +209,9 @@ class Inbox {
         spares_.pop_back();
         buffer_table_[place].store(buffer_of_[place], std::memory_order_relaxed);
     }
-    /**
-     * A line takes as long as several messages do. One is fetched ahead at first, since those that
-     * are not written yet are the sender's; where one message follows the other, the sender is
-     * ahead, and more of its lines may be taken.
-     */
+    // A line takes as long as several messages do. One is fetched ahead at first, since those that
+    // are not written yet are the sender's; where one message follows the other, the sender is
+    // ahead, and more of its lines may be taken.
     void fetch_ahead(unsigned consumed) {
         constexpr unsigned kAhead = 8;
         if (consumed == 1) {
@@ -234,9 +224,9 @@ class Inbox {
         if ((next_ & publish_mask_) == 0) publish();
     }
     void publish();
-    /** The next message is missing for the second time. */
+    // The next message is missing for the second time.
     bool is_stuck();
-    /** Has a sender, or one that lives, tried for the slot of that message last? */
+    // Has a sender, or one that lives, tried for the slot of that message last?
     bool is_claimed(uint64_t message, bool by_living) const;
     void open_hole();
     Hole* find_late();
@@ -245,25 +235,25 @@ class Inbox {
         return layout.senders == 0 ? 0 : std::min(kMostHoles, layout.slots / 2);
     }
 
-    uint64_t next_ = ucs::first_number();  //!< number of the next message
+    uint64_t next_ = ucs::first_number();  // number of the next message
     Slot* slots_;
     uint64_t mask_;
-    uint64_t publish_mask_;  //!< 0 while there are holes
+    uint64_t publish_mask_;  // 0 while there are holes
     QueueHeader* header_;
     const QueueLayout layout_;
     std::byte* buffers_;
-    Area area_;  //!< one sender
+    Area area_;  // one sender
     uint64_t area_told_ = 0;
     std::atomic<uint32_t>* buffer_table_;
     Sender* senders_;
     std::vector<uint32_t> buffer_of_;
     std::vector<uint32_t> spares_;
     std::vector<Hole> holes_;
-    std::vector<uint32_t> hole_spares_;  //!< one for each hole that there may be yet
+    std::vector<uint32_t> hole_spares_;  // one for each hole that there may be yet
     std::vector<Buffer> descriptors_;
     size_t kept_ = 0;
-    uint32_t look_at_ = 0;              //!< the sender to look at next
-    uint64_t stuck_at_ = ~uint64_t{0};  //!< the message that was missing last time
+    uint32_t look_at_ = 0;              // the sender to look at next
+    uint64_t stuck_at_ = ~uint64_t{0};  // the message that was missing last time
     std::unique_ptr<SharedSegment> segment_;
 };
 

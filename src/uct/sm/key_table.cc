@@ -12,7 +12,7 @@ namespace uct::sm {
 
 namespace {
 
-/** The tables of this process, by the names of their segments: each domain has one. */
+// The tables of this process, by the names of their segments: each domain has one.
 struct OwnTables {
     std::mutex mutex;
     std::vector<uint64_t> names;
@@ -23,7 +23,7 @@ OwnTables& own_tables() {
     return *tables;
 }
 
-/** @return false if there is no memory */
+// @return false if there is no memory
 bool remember(uint64_t nonce) {
     OwnTables& own = own_tables();
     const std::lock_guard lock(own.mutex);

@@ -10,12 +10,12 @@
 // How messages are written into slots and buffers.
 namespace uct::sm {
 
-/** Payload beside the header of 8 bytes that fits into a slot. */
+// Payload beside the header of 8 bytes that fits into a slot.
 inline constexpr uint32_t kInlinePayload = kInline - sizeof(uint64_t);
 
 namespace internal {
 
-/** Copy by two pieces that may overlap. */
+// Copy by two pieces that may overlap.
 template <typename Word>
 [[gnu::always_inline]] inline void copy_ends(std::byte* to, const std::byte* from, size_t length) {
     Word first, last;
@@ -27,7 +27,7 @@ template <typename Word>
 
 }  // namespace internal
 
-/** Copy at most kInlinePayload bytes, without a call. */
+// Copy at most kInlinePayload bytes, without a call.
 [[gnu::always_inline]] inline void copy_inline(std::byte* to, const void* payload,
                                                uint32_t length) {
     const auto* from = static_cast<const std::byte*>(payload);
@@ -62,7 +62,7 @@ inline std::byte* append(std::byte* to, const void* from, size_t length) {
     return to + length;
 }
 
-/** Header and pieces one after the other. @return bytes written */
+// Header and pieces one after the other. @return bytes written
 inline size_t gather(std::byte* to, std::span<const std::byte> header, std::span<const Iov> iov) {
     std::byte* end = append(to, header.data(), header.size());
     for (const Iov& piece : iov) end = append(end, piece.buffer, piece.length);

@@ -11,23 +11,19 @@
 
 namespace uct::sm {
 
-/**
- * A queue of another process (or interface) as its senders see it.
- *
- * Sizes are taken over once, when the queue is opened, and checked; what is read from shared memory
- * later (tail, buffer numbers) is checked at each use. Both kinds of sending are here: reserve()
- * for queues with many senders, and next_slot() for those with one.
- */
+// A queue of another process (or interface) as its senders see it.
+//
+// Sizes are taken over once, when the queue is opened, and checked; what is read from shared memory
+// later (tail, buffer numbers) is checked at each use. Both kinds of sending are here: reserve()
+// for queues with many senders, and next_slot() for those with one.
 class Outbox {
   public:
-    /** The queue is one for many senders, or the end of a pair: addresses come from outside. */
+    // The queue is one for many senders, or the end of a pair: addresses come from outside.
     enum class Kind { kManySenders, kOneSender };
 
-    /**
-     * @param own  many senders: the sender's own queue, by which the receiver knows it
-     * @return UCS_ERR_UNREACHABLE: there is no such queue, or it is of the other kind;
-     *         UCS_ERR_NO_RESOURCE: too many senders
-     */
+    // @param own  many senders: the sender's own queue, by which the receiver knows it
+    // @return UCS_ERR_UNREACHABLE: there is no such queue, or it is of the other kind;
+    //         UCS_ERR_NO_RESOURCE: too many senders
     static ucs_status_t open(const SegmentName& name, Kind kind, const SegmentName& own,
                              std::unique_ptr<Outbox>* outbox);
     ~Outbox();
@@ -44,29 +40,27 @@ class Outbox {
 
     // --- many senders ---
 
-    /**
-     * Reserve the slot of the next message. It must be filled and published soon: those behind it
-     * wait for up to 200 ms.
-     * @param is_long  it needs a buffer, which is reserved_buffer() then
-     * @param sleeps   set if the receiver is to be woken after the message is published
-     * @return the message's number, or kFull
-     */
+    // Reserve the slot of the next message. It must be filled and published soon: those behind it
+    // wait for up to 200 ms.
+    // @param is_long  it needs a buffer, which is reserved_buffer() then
+    // @param sleeps   set if the receiver is to be woken after the message is published
+    // @return the message's number, or kFull
     uint64_t reserve(bool is_long, bool* sleeps) {
         if (!is_announced_ && !announce()) [[unlikely]]
             return kFull;
         return reserve_one(is_long, sleeps);
     }
-    /** The first message: who sends from this place. @return false if there is no room */
+    // The first message: who sends from this place. @return false if there is no room
     bool announce();
-    /** The control word of a message in a slot that was reserved. */
+    // The control word of a message in a slot that was reserved.
     uint64_t word(uint64_t number, uint8_t id, size_t length, uint64_t flags) const {
         return control::word(number, id, length, flags) + sender_bits_;
     }
-    /** The same of a short message of 8 bytes: most are, and what does not change is added up. */
+    // The same of a short message of 8 bytes: most are, and what does not change is added up.
     uint64_t word_of_eight(uint64_t number, uint8_t id) const {
         return (number << 32 | uint64_t{id} << control::kIdShift) + eight_bits_;
     }
-    /** The same where nothing is special: one try, room as far as known, and nobody to be woken. */
+    // The same where nothing is special: one try, room as far as known, and nobody to be woken.
     bool reserve_plain(uint64_t* number) {
         std::atomic<uint64_t>& shared_head = header_->head;
         uint64_t head = shared_head.load(std::memory_order_relaxed);
@@ -78,7 +72,7 @@ class Outbox {
         return shared_head.compare_exchange_strong(head, head + 1, std::memory_order_acq_rel,
                                                    std::memory_order_relaxed);
     }
-    /** For any message: what waits may be long. */
+    // For any message: what waits may be long.
     bool has_room() {
         const uint64_t number =
             header_->head.load(std::memory_order_relaxed) & ~QueueHeader::kArmed;
@@ -87,40 +81,38 @@ class Outbox {
 
     // --- one sender ---
 
-    /** The number up to which messages fit now, looked up anew. */
+    // The number up to which messages fit now, looked up anew.
     uint64_t limit() {
         tail_ = header_->tail.load(std::memory_order_acquire);
         return tail_ + layout_.slots;
     }
-    /** The memory of long messages, what is consumed of it, and a place in it. */
+    // The memory of long messages, what is consumed of it, and a place in it.
     Area area() const { return {size_t{layout_.buffers} * layout_.buffer_size, buffer_size()}; }
     uint64_t area_tail() const { return header_->buffer_tail.load(std::memory_order_acquire); }
     std::byte* area_at(size_t offset) const { return buffers_ + offset; }
-    /** Has the receiver gone without having read all messages before that one? */
+    // Has the receiver gone without having read all messages before that one?
     bool has_lost(uint64_t number) const {
         return header_->closed.load(std::memory_order_acquire) == QueueHeader::kGone &&
                header_->tail.load(std::memory_order_relaxed) != number;
     }
-    /** After publishing: is the receiver to be woken? */
+    // After publishing: is the receiver to be woken?
     bool sleeps() const { return header_->sleeping.load(std::memory_order_relaxed) != 0; }
 
     // --- both ---
 
     Slot& slot(uint64_t number) { return slots_[number & mask_]; }
-    /** A message is written: a later one's slot is sent for. */
+    // A message is written: a later one's slot is sent for.
     static void send_for_later(const Slot& written) { prefetch_to_write(&written + kAhead); }
-    /** Many senders: of the long message. Null if what the receiver wrote makes no sense. */
+    // Many senders: of the long message. Null if what the receiver wrote makes no sense.
     std::byte* reserved_buffer() const { return reserved_buffer_; }
-    /** The place of the next long message, if nobody else's comes before it, is sent for. */
+    // The place of the next long message, if nobody else's comes before it, is sent for.
     void send_for_next(uint64_t number, size_t length) {
         if (std::byte* const next = buffer(number + 1); next != nullptr)
             send_for_later(next, length);
     }
-    /**
-     * A message of a few lines is written; one like it is likely to follow there: its first lines,
-     * which the receiver has read in the lap before, are sent for. With many lines that is in vain:
-     * all are on their way while the first are written.
-     */
+    // A message of a few lines is written; one like it is likely to follow there: its first lines,
+    // which the receiver has read in the lap before, are sent for. With many lines that is in vain:
+    // all are on their way while the first are written.
     static void send_for_later(const std::byte* place, size_t length) {
         constexpr size_t kFew = 18 * kLine, kFirst = 8 * kLine;
         if (length > kFew) return;
@@ -130,10 +122,8 @@ class Outbox {
     void wake();
 
   private:
-    /**
-     * A receiver that keeps up has read the lines of the slots that come next. To take them back
-     * takes as long as a few messages, so that is begun early; behind the last slot it is in vain.
-     */
+    // A receiver that keeps up has read the lines of the slots that come next. To take them back
+    // takes as long as a few messages, so that is begun early; behind the last slot it is in vain.
     static constexpr size_t kAhead = 8;
 
     Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout);
@@ -180,9 +170,9 @@ class Outbox {
     QueueHeader* header_;
     uint64_t tail_ = 0;
     uint64_t buffer_tail_ = 0;
-    uint64_t plain_room_ = 0;  //!< slots, from the announcement on
+    uint64_t plain_room_ = 0;  // slots, from the announcement on
     uint64_t sender_bits_ = 0;
-    uint64_t eight_bits_ = 0;  //!< word() of message 0 with id 0, of a header and 8 bytes
+    uint64_t eight_bits_ = 0;  // word() of message 0 with id 0, of a header and 8 bytes
     Sender* sender_ = nullptr;
     SegmentName own_{};
     bool is_announced_ = false;

@@ -33,14 +33,14 @@ namespace uct::sm {
 
 inline constexpr size_t kLine = 64;
 inline constexpr size_t kSlot = 2 * kLine;
-inline constexpr size_t kInline = kSlot - sizeof(uint64_t);  //!< bytes of a message within its slot
+inline constexpr size_t kInline = kSlot - sizeof(uint64_t);  // bytes of a message within its slot
 
 struct alignas(kSlot) Slot {
     std::atomic<uint64_t> control;
     std::byte data[kInline];
 };
 
-/** The line will be written soon: take it from whoever has it. Any address will do. */
+// The line will be written soon: take it from whoever has it. Any address will do.
 inline void prefetch_to_write(const void* line) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -49,10 +49,8 @@ inline void prefetch_to_write(const void* line) {
 #endif
 }
 
-/**
- * The line will be read soon. Not __builtin_prefetch: GCC takes a function of nothing else for one
- * without effect, and leaves it out.
- */
+// The line will be read soon. Not __builtin_prefetch: GCC takes a function of nothing else for one
+// without effect, and leaves it out.
 inline void prefetch_to_read(const void* line) {
 #if defined(__x86_64__)
     asm volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(line)));
@@ -64,13 +62,13 @@ inline void prefetch_to_read(const void* line) {
 namespace control {
 
 inline constexpr uint64_t kInBuffer = 1u << 31;
-inline constexpr uint64_t kAnnouncement = 1u << 30;  //!< no message: who its sender is
+inline constexpr uint64_t kAnnouncement = 1u << 30;  // no message: who its sender is
 inline constexpr unsigned kIdShift = 24;
 inline constexpr uint64_t kIdMask = 0x1f;
 inline constexpr uint64_t kLengthMask = 0xffffff;
-/** Flags of a slot that is passed over: its sender has nothing to say after all. */
+// Flags of a slot that is passed over: its sender has nothing to say after all.
 inline constexpr uint64_t kNothing = kAnnouncement | kLengthMask;
-/** Of the upper half, the lower bits tell laps apart, the others are the sender's. */
+// Of the upper half, the lower bits tell laps apart, the others are the sender's.
 inline constexpr unsigned kNumberBits = 20;
 inline constexpr uint32_t kMostSenders = 1u << (32 - kNumberBits);
 inline constexpr uint32_t kMostSlots = 1u << (kNumberBits - 1);
@@ -78,7 +76,7 @@ inline constexpr uint32_t kMostSlots = 1u << (kNumberBits - 1);
 constexpr uint64_t word(uint64_t number, uint8_t id, size_t length, uint64_t flags) {
     return (number + 1) << 32 | flags | uint64_t{id} << kIdShift | length;
 }
-/** What a sender adds to its words. */
+// What a sender adds to its words.
 constexpr uint64_t of_sender(uint32_t place) {
     return uint64_t{place} << (32 + kNumberBits);
 }
@@ -87,7 +85,7 @@ constexpr bool is_message(uint64_t word, uint64_t number) {
         static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1);
     return (difference & ((1u << kNumberBits) - 1)) == 0;
 }
-/** Where is_message(). */
+// Where is_message().
 constexpr uint32_t sender(uint64_t word, uint64_t number) {
     return (static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1)) >> kNumberBits;
 }
@@ -100,18 +98,16 @@ constexpr size_t length(uint64_t word) {
 
 }  // namespace control
 
-/**
- * A sender to a shared queue. `attempt` is written before each try to reserve: the number of the
- * slot plus one. So a slot that was reserved and not filled, since its sender died or was stopped
- * in between, is known by that sender's attempt.
- */
+// A sender to a shared queue. `attempt` is written before each try to reserve: the number of the
+// slot plus one. So a slot that was reserved and not filled, since its sender died or was stopped
+// in between, is known by that sender's attempt.
 struct alignas(kLine) Sender {
-    std::atomic<uint32_t> pid;         //!< 0: free
-    std::atomic<uint64_t> start_time;  //!< 0: not known yet
+    std::atomic<uint32_t> pid;         // 0: free
+    std::atomic<uint64_t> start_time;  // 0: not known yet
     std::atomic<uint64_t> attempt;
-    std::atomic<uint64_t> name;  //!< nonce of its own queue, while it is here
+    std::atomic<uint64_t> name;  // nonce of its own queue, while it is here
 
-    /** The next one must not be taken for a process of another time. */
+    // The next one must not be taken for a process of another time.
     void leave() {
         attempt.store(0, std::memory_order_release);
         name.store(0, std::memory_order_release);
@@ -123,9 +119,9 @@ struct alignas(kLine) Sender {
 struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
     static constexpr uint32_t kVersion = 5;
-    static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
-    static constexpr uint32_t kClosing = 1;                //!< what was sent before is still read
-    static constexpr uint32_t kGone = 2;  //!< nothing is read any more; `tail` is exact
+    static constexpr uint64_t kArmed = uint64_t{1} << 63;  // in `head`: the receiver sleeps
+    static constexpr uint32_t kClosing = 1;                // what was sent before is still read
+    static constexpr uint32_t kGone = 2;  // nothing is read any more; `tail` is exact
 
     // Constant.
     alignas(kLine) uint64_t magic;
@@ -138,34 +134,32 @@ struct QueueHeader {
     uint32_t senders;
 
     // Seldom written.
-    alignas(kLine) std::atomic<uint32_t> sleeping;  //!< ring: wake the receiver
-    std::atomic<uint32_t> closed;                   //!< nobody wants more: kClosing, kGone
-    std::atomic<int32_t> wake_descriptor;           //!< the receiver's pipe; -1: none
+    alignas(kLine) std::atomic<uint32_t> sleeping;  // ring: wake the receiver
+    std::atomic<uint32_t> closed;                   // nobody wants more: kClosing, kGone
+    std::atomic<int32_t> wake_descriptor;           // the receiver's pipe; -1: none
 
-    alignas(kLine) std::atomic<uint64_t> head;  //!< fifo: number of the next message
-    alignas(kLine) std::atomic<uint64_t> tail;  //!< slots of messages up to here are free
-    /** Ring: Area::count of what is consumed. Fifo: buffers of messages up to here are free. */
+    alignas(kLine) std::atomic<uint64_t> head;  // fifo: number of the next message
+    alignas(kLine) std::atomic<uint64_t> tail;  // slots of messages up to here are free
+    // Ring: Area::count of what is consumed. Fifo: buffers of messages up to here are free.
     std::atomic<uint64_t> buffer_tail;
 };
 
 static_assert(sizeof(Slot) == kSlot && sizeof(Sender) == kLine);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-/** Sizes of a queue and the places that follow from them. */
+// Sizes of a queue and the places that follow from them.
 struct QueueLayout {
     static constexpr uint32_t kFewestSlots = 8;
 
-    uint32_t slots;        //!< a power of two, kFewestSlots at least
-    uint32_t buffers;      //!< many senders: one a place, and spare ones
-    uint32_t buffer_size;  //!< a multiple of a line
-    uint32_t senders;      //!< 0: one
+    uint32_t slots;        // a power of two, kFewestSlots at least
+    uint32_t buffers;      // many senders: one a place, and spare ones
+    uint32_t buffer_size;  // a multiple of a line
+    uint32_t senders;      // 0: one
 
-    /**
-     * Many senders: message n has place n % places, where its buffer is, if it is long. It may be
-     * long only while all before n - places are consumed.
-     */
+    // Many senders: message n has place n % places, where its buffer is, if it is long. It may be
+    // long only while all before n - places are consumed.
     uint32_t places() const { return slots / 2; }
-    /** The receiver tells after so many messages how far it is. */
+    // The receiver tells after so many messages how far it is.
     uint32_t told_after() const { return slots / (senders == 0 ? 4 : kFewestSlots); }
 
     size_t buffer_table() const { return sizeof(QueueHeader); }
@@ -176,7 +170,7 @@ struct QueueLayout {
     size_t buffer_area() const { return align(slot_table() + slots * sizeof(Slot), kPage); }
     size_t size() const { return buffer_area() + size_t{buffers} * buffer_size; }
 
-    /** The sizes that a header names, if a queue of these sizes fits into `room` bytes. */
+    // The sizes that a header names, if a queue of these sizes fits into `room` bytes.
     static std::optional<QueueLayout> read(const QueueHeader& header, size_t room);
 
   private:
@@ -186,22 +180,20 @@ struct QueueLayout {
     }
 };
 
-/**
- * Where the long messages of one sender lie. Each begins where there is room for the longest piece,
- * so it can be written before its length is known; where that is follows from the lengths before
- * it, which both sides count alike.
- */
+// Where the long messages of one sender lie. Each begins where there is room for the longest piece,
+// so it can be written before its length is known; where that is follows from the lengths before
+// it, which both sides count alike.
 struct Area {
     static constexpr uint32_t kFewestPieces = 4;
 
-    size_t size;   //!< kFewestPieces pieces at least, or a sender could wait for what is not told
-    size_t piece;  //!< a multiple of a line
+    size_t size;   // kFewestPieces pieces at least, or a sender could wait for what is not told
+    size_t piece;  // a multiple of a line
     size_t offset = 0;
-    uint64_t count = 0;  //!< bytes so far, those left out at the end as well
+    uint64_t count = 0;  // bytes so far, those left out at the end as well
 
     Area(size_t size, size_t piece) : size(size), piece(piece) {}
 
-    /** The place of the next message. */
+    // The place of the next message.
     size_t next() {
         if (offset + piece > size) {
             count += size - offset;
@@ -214,12 +206,12 @@ struct Area {
         offset += lines;
         count += lines;
     }
-    /** Sender: may the next message be written? */
+    // Sender: may the next message be written?
     bool has_room(uint64_t tail) {
         next();
         return count + piece - tail <= size;
     }
-    /** Receiver: is it time to tell the sender? */
+    // Receiver: is it time to tell the sender?
     bool is_due(uint64_t told) const { return count - told >= size / 8; }
 };
 

@@ -66,7 +66,7 @@ PeerRights rights_for(CopyDirection direction) {
     return direction == CopyDirection::kPut ? PeerRights::kWrite : PeerRights::kRead;
 }
 
-/** Pieces from the front that lie in the first `bytes` of all. */
+// Pieces from the front that lie in the first `bytes` of all.
 size_t whole_pieces(std::span<const ChainPiece> pieces, size_t bytes) {
     size_t count = 0;
     for (; count < pieces.size() && pieces[count].length <= bytes; ++count)

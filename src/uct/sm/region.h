@@ -16,35 +16,33 @@
 
 namespace uct::sm {
 
-/** A key to memory of a process, as it travels: see KeyTable. */
+// A key to memory of a process, as it travels: see KeyTable.
 #pragma pack(push, 1)
 struct PackedRegion {
     static constexpr uint32_t kMagic = 0x32656b73;
 
     uint32_t magic;
-    uint32_t slot;  //!< KeyTable::kNoSlot: no access but by messages
+    uint32_t slot;  // KeyTable::kNoSlot: no access but by messages
     uint64_t number;
-    uint64_t table;             //!< nonce of the table's segment
-    uint32_t table_descriptor;  //!< of it
+    uint64_t table;             // nonce of the table's segment
+    uint32_t table_descriptor;  // of it
     uint32_t pid;
     uint64_t start_time;
 };
 #pragma pack(pop)
 
-/** Registered memory of this process. */
+// Registered memory of this process.
 struct LocalRegion final : MemoryHandle {
     KeyTable::Key key;
 };
 
-/**
- * Memory of a process of this host, as a remote key gives it: what a uct::RemoteKey points to.
- *
- * Mapped here, or reached through the kernel. Every access stays within the region and the rights,
- * and none begins when the owner has withdrawn the key.
- */
+// Memory of a process of this host, as a remote key gives it: what a uct::RemoteKey points to.
+//
+// Mapped here, or reached through the kernel. Every access stays within the region and the rights,
+// and none begins when the owner has withdrawn the key.
 class RemoteRegion {
   public:
-    /** Where the key lies in its table, and what keeps that mapped. */
+    // Where the key lies in its table, and what keeps that mapped.
     struct Source {
         const KeySlot* slot;
         uint64_t number;
@@ -68,7 +66,7 @@ class RemoteRegion {
         return address >= address_ && address - address_ <= length_ &&
                length <= length_ - (address - address_);
     }
-    /** May it be accessed like this, now? */
+    // May it be accessed like this, now?
     bool allows(PeerRights wanted, uint64_t address, size_t length) const {
         return uct::allows(rights_, wanted) && covers(address, length) &&
                source_.slot->number.load(std::memory_order_acquire) == source_.number;
@@ -76,14 +74,12 @@ class RemoteRegion {
     PeerRights rights() const { return rights_; }
     bool is_mapped() const { return local_ != nullptr; }
     pid_t owner() const { return pid_; }
-    /** Where an address of the owner is here; for mapped memory. */
+    // Where an address of the owner is here; for mapped memory.
     std::byte* local(uint64_t address) const { return local_ + (address - address_); }
 
-    /**
-     * Copy between pieces of this process and the region, one after the other from `address` on.
-     * @return UCS_ERR_INVALID_ADDR: outside, beyond the rights, or the key is not good any more;
-     * UCS_ERR_ENDPOINT_TIMEOUT: the owner has gone; UCS_ERR_IO_ERROR: the kernel refuses
-     */
+    // Copy between pieces of this process and the region, one after the other from `address` on.
+    // @return UCS_ERR_INVALID_ADDR: outside, beyond the rights, or the key is not good any more;
+    // UCS_ERR_ENDPOINT_TIMEOUT: the owner has gone; UCS_ERR_IO_ERROR: the kernel refuses
     ucs_status_t write(std::span<const Iov> pieces, uint64_t address) const;
     ucs_status_t read(std::span<const Iov> pieces, uint64_t address) const;
 
@@ -103,21 +99,16 @@ class RemoteRegion {
     const std::shared_ptr<Mapping> mapping_;
 };
 
-/**
- * Copy many pieces, each between memory of this process and the region that its key names, with one
- * call of the system for pieces of one process that follow each other.
- */
+// Copy many pieces, each between memory of this process and the region that its key names, with one
+// call of the system for pieces of one process that follow each other.
 class PieceCopier {
   public:
-    static constexpr size_t kMostPieces = 1024;  //!< of a call of the system: IOV_MAX
-    static constexpr size_t kMostBytes =
-        2 * 1024 * 1024;  //!< of one copy(), but one piece at least
+    static constexpr size_t kMostPieces = 1024;            // of a call of the system: IOV_MAX
+    static constexpr size_t kMostBytes = 2 * 1024 * 1024;  // of one copy(), but one piece at least
 
-    /**
-     * Until something has been left, or a call of the system is due for the second time.
-     * @param bytes  of the pieces that were copied
-     * @return how many were copied, from the front, or the error of the first
-     */
+    // Until something has been left, or a call of the system is due for the second time.
+    // @param bytes  of the pieces that were copied
+    // @return how many were copied, from the front, or the error of the first
     ssize_t copy(CopyDirection direction, std::span<const ChainPiece> pieces, size_t* bytes);
 
   private:
@@ -127,10 +118,10 @@ class PieceCopier {
     struct Vectors {
         std::array<iovec, kMostPieces> here, there;
     };
-    std::unique_ptr<Vectors> vectors_;  //!< made when first needed
+    std::unique_ptr<Vectors> vectors_;  // made when first needed
 };
 
-/** May this process read and write memory of that one? Asks the kernel. */
+// May this process read and write memory of that one? Asks the kernel.
 bool may_access(uint32_t pid, uint64_t address);
 
 }  // namespace uct::sm

@@ -13,11 +13,9 @@ namespace uct::sm {
 
 namespace {
 
-/**
- * A sender publishes a message, then looks whether the receiver sleeps; a receiver says that it
- * sleeps, then looks for messages. One of them must see the other, which takes a fence on both
- * sides. Senders do not pay for it: the receiver makes the kernel run one on all of them.
- */
+// A sender publishes a message, then looks whether the receiver sleeps; a receiver says that it
+// sleeps, then looks for messages. One of them must see the other, which takes a fence on both
+// sides. Senders do not pay for it: the receiver makes the kernel run one on all of them.
 bool register_for_barriers() {
     static const bool registered =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
@@ -28,7 +26,7 @@ void barrier_everywhere() {
     syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
-/** What stays before a queue whose endpoint went while the gate was closed. */
+// What stays before a queue whose endpoint went while the gate was closed.
 struct NobodyWaits : ReceiveGate {
     void hold(uint8_t id, const void* data, size_t length) override {}
 } nobody_waits;
@@ -81,7 +79,7 @@ void RingInterface::abandon(RingInbox& inbox) {
     has_orphans_ = true;
 }
 
-/** What one call copies has its limit: those that it has not looked at come first in the next. */
+// What one call copies has its limit: those that it has not looked at come first in the next.
 void RingInterface::look_first_behind(size_t index) {
     std::rotate(inboxes_.begin(), inboxes_.begin() + static_cast<ptrdiff_t>(index) + 1,
                 inboxes_.end());

@@ -11,16 +11,16 @@ namespace uct::sm {
 
 class RingInterface;
 
-/** The receiving end of a pair's queue. Outlives its endpoint until what has arrived is taken. */
+// The receiving end of a pair's queue. Outlives its endpoint until what has arrived is taken.
 struct RingInbox {
     std::unique_ptr<Inbox> queue;
-    PeerIdentity peer;  //!< who sends here
+    PeerIdentity peer;  // who sends here
     ReceiveGate* gate = nullptr;
-    uint64_t gated_from = 0;  //!< messages taken when the gate was set
-    bool is_orphan = false;   //!< its endpoint is gone
+    uint64_t gated_from = 0;  // messages taken when the gate was set
+    bool is_orphan = false;   // its endpoint is gone
 };
 
-/** The dedicated transport: a queue with one sender and one receiver in each direction. */
+// The dedicated transport: a queue with one sender and one receiver in each direction.
 class RingInterface final : public SmInterface {
   public:
     static constexpr TransportDeclaration kDeclaration{"sm_ring", DeviceType::kSharedMemory,
@@ -78,7 +78,7 @@ class RingEndpoint final : public SmEndpoint {
     Outbox* outbox() override { return outbox_.get(); }
     void stop() override { limit_ = next_; }
     bool has_lost() const override { return outbox_->has_lost(next_); }
-    /** Look again how far the receiver is. @return UCS_ERR_NO_RESOURCE, or why nothing is sent */
+    // Look again how far the receiver is. @return UCS_ERR_NO_RESOURCE, or why nothing is sent
     ucs_status_t make_room(bool for_long);
     [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,
                                                  uint32_t length);
@@ -94,10 +94,10 @@ class RingEndpoint final : public SmEndpoint {
     }
 
     std::unique_ptr<Outbox> outbox_;
-    uint64_t next_ = ucs::first_number();  //!< number of the next message
+    uint64_t next_ = ucs::first_number();  // number of the next message
     uint64_t limit_ =
-        next_;         //!< up to here, exclusive, there is room; next_ while nothing may be sent
-    Area area_{0, 0};  //!< of long messages
+        next_;         // up to here, exclusive, there is room; next_ while nothing may be sent
+    Area area_{0, 0};  // of long messages
     uint64_t area_tail_ = 0;
     RingInterface& ring_interface_;
     RingInbox& inbox_;

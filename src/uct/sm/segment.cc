@@ -27,7 +27,7 @@ void file_name(uint64_t nonce, char (&text)[kNameRoom]) {
     std::snprintf(text, sizeof(text), "swiftlane-%016llx", static_cast<unsigned long long>(nonce));
 }
 
-/** Does the link of a descriptor in /proc begin like this? */
+// Does the link of a descriptor in /proc begin like this?
 bool links_to(const char* path, std::string_view beginning) {
     char target[PATH_MAX];
     const ssize_t length = readlink(path, target, sizeof(target));

@@ -11,7 +11,7 @@
 
 namespace uct::sm {
 
-/** How peers find a segment: a descriptor of its owner, and a random number that must match. */
+// How peers find a segment: a descriptor of its owner, and a random number that must match.
 struct SegmentName {
     static constexpr size_t kLength = 16;
 
@@ -24,7 +24,7 @@ struct SegmentName {
     friend bool operator==(const SegmentName&, const SegmentName&) = default;
 };
 
-/** Memory mapped into this process until the object goes. */
+// Memory mapped into this process until the object goes.
 class Mapping {
   public:
     Mapping() = default;
@@ -41,17 +41,13 @@ class Mapping {
     size_t size_ = 0;
 };
 
-/**
- * Shared memory of this process: an anonymous file, never linked into any file system, so that
- * nothing is left of it when its last user has gone, however that came about. Its size is sealed:
- * nobody can make a peer's access fail by cutting it.
- */
+// Shared memory of this process: an anonymous file, never linked into any file system, so that
+// nothing is left of it when its last user has gone, however that came about. Its size is sealed:
+// nobody can make a peer's access fail by cutting it.
 class SharedSegment {
   public:
-    /**
-     * @param hint   null, or where to map it
-     * @param fixed  map it there and nowhere else, in place of what is there
-     */
+    // @param hint   null, or where to map it
+    // @param fixed  map it there and nowhere else, in place of what is there
     static ucs_status_t create(size_t size, void* hint, bool fixed,
                                std::unique_ptr<SharedSegment>* segment);
     ~SharedSegment();
@@ -70,15 +66,13 @@ class SharedSegment {
     Mapping mapping_;
 };
 
-/**
- * Map a segment of another process, or of this one.
- *
- * @return UCS_ERR_UNREACHABLE: there is none of that name, it belongs to another user, it is not
- *         sealed, or this process may not open it
- */
+// Map a segment of another process, or of this one.
+//
+// @return UCS_ERR_UNREACHABLE: there is none of that name, it belongs to another user, it is not
+//         sealed, or this process may not open it
 ucs_status_t attach_segment(const SegmentName& name, Mapping* mapping);
 
-/** Open a descriptor of another process if it is of the kind that `kind` begins with, else -1. */
+// Open a descriptor of another process if it is of the kind that `kind` begins with, else -1.
 int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind);
 
 }  // namespace uct::sm

@@ -20,7 +20,7 @@ namespace uct::sm {
 
 namespace {
 
-/** What Yama lets processes of one user do to each other; 0, as without Yama: anything. */
+// What Yama lets processes of one user do to each other; 0, as without Yama: anything.
 int ptrace_scope() {
     std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
     int scope = 0;

@@ -11,12 +11,10 @@
 
 namespace uct::sm {
 
-/**
- * The memory of a host. Registering costs nothing. Memory that the domain allocated lies in
- * segments: peers map it and use it like their own. Other memory is reached through the kernel, if
- * that lets one process at the other's memory; if not, its keys unpack to kInvalidRemoteKey. So do
- * keys that are not good (KeyTable): their user asks the owner by messages, and is refused.
- */
+// The memory of a host. Registering costs nothing. Memory that the domain allocated lies in
+// segments: peers map it and use it like their own. Other memory is reached through the kernel, if
+// that lets one process at the other's memory; if not, its keys unpack to kInvalidRemoteKey. So do
+// keys that are not good (KeyTable): their user asks the owner by messages, and is refused.
 class SmDomain final : public MemoryDomain {
   public:
     explicit SmDomain(const Config& config);
@@ -37,7 +35,7 @@ class SmDomain final : public MemoryDomain {
                                 std::unique_ptr<Interface>* interface) override;
 
   private:
-    static constexpr size_t kMostTables = 256;  //!< unused ones go when there are more
+    static constexpr size_t kMostTables = 256;  // unused ones go when there are more
 
     struct Access {
         Process process;
@@ -45,7 +43,7 @@ class SmDomain final : public MemoryDomain {
     };
 
     ucs_status_t attach(const SegmentName& name, std::shared_ptr<Mapping>* mapping);
-    /** The slot that a key names, in the table of this process or of another. */
+    // The slot that a key names, in the table of this process or of another.
     bool find_slot(const PackedRegion& packed, RemoteRegion::Source* source);
     std::byte* map(const Grant& grant, uint32_t pid, std::shared_ptr<Mapping>* mapping);
     bool is_accessible(const PackedRegion& packed, uint64_t address);
@@ -56,10 +54,10 @@ class SmDomain final : public MemoryDomain {
     MemoryDomainAttributes attributes_;
     ucs::ObjectPool<LocalRegion> regions_{"sm regions"};
     KeyTable keys_;
-    std::map<uintptr_t, std::unique_ptr<SharedSegment>> allocated_;  //!< by address
-    std::unordered_map<uint64_t, std::weak_ptr<Mapping>> mapped_;    //!< of others, by nonce
-    std::unordered_map<uint32_t, Access> access_;  //!< to other processes, by number
-    /** Key tables of others, by nonce: kept for the next key of the same process. */
+    std::map<uintptr_t, std::unique_ptr<SharedSegment>> allocated_;  // by address
+    std::unordered_map<uint64_t, std::weak_ptr<Mapping>> mapped_;    // of others, by nonce
+    std::unordered_map<uint32_t, Access> access_;  // to other processes, by number
+    // Key tables of others, by nonce: kept for the next key of the same process.
     std::unordered_map<uint64_t, std::shared_ptr<Mapping>> tables_;
     size_t most_tables_ = kMostTables;
 };

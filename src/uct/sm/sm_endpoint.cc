@@ -17,10 +17,8 @@ SmEndpoint::~SmEndpoint() {
 
 // --- remote memory
 
-/**
- * An operation's result is the caller's; that the owner has gone concerns the endpoint as well. A
- * worker that has gone in peace took its memory with it, though its process may live.
- */
+// An operation's result is the caller's; that the owner has gone concerns the endpoint as well. A
+// worker that has gone in peace took its memory with it, though its process may live.
 ucs_status_t SmEndpoint::moved(ucs_status_t status) {
     const bool is_without_owner =
         status == UCS_ERR_INVALID_ADDR && outbox() != nullptr && outbox()->is_closed();

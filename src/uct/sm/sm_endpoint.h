@@ -6,12 +6,10 @@
 
 namespace uct::sm {
 
-/**
- * A peer in shared memory: one-sided operations, waiting for room, and the peer's death.
- *
- * One-sided operations are done by the CPU that calls: short ones when the call returns, long ones
- * by and by (CopyQueue). What sends messages is in the derived classes.
- */
+// A peer in shared memory: one-sided operations, waiting for room, and the peer's death.
+//
+// One-sided operations are done by the CPU that calls: short ones when the call returns, long ones
+// by and by (CopyQueue). What sends messages is in the derived classes.
 class SmEndpoint : public Endpoint, public PendingQueue::Group, public WatchHook, public CopyGroup {
   public:
     explicit SmEndpoint(SmInterface& interface) : interface_(interface) { interface_.add(*this); }
@@ -45,21 +43,21 @@ class SmEndpoint : public Endpoint, public PendingQueue::Group, public WatchHook
     // --- for the interface ---
 
     virtual bool has_room() = 0;
-    /** Is there any of what operations may lack: room in the queue, in the turn, behind a fence? */
+    // Is there any of what operations may lack: room in the queue, in the turn, behind a fence?
     bool may_post() {
         return has_room() && interface_.copies().has_room() && one_sided_ != UCS_ERR_NO_RESOURCE;
     }
-    /** Fail if the peer has died. */
+    // Fail if the peer has died.
     void look_at_peer();
 
   protected:
-    /** The queue of the peer; null before it is connected. */
+    // The queue of the peer; null before it is connected.
     virtual Outbox* outbox() = 0;
-    /** No message may be sent any more. */
+    // No message may be sent any more.
     virtual void stop() {}
-    /** Was something sent that nobody will ever read, though the peer lives? */
+    // Was something sent that nobody will ever read, though the peer lives?
     virtual bool has_lost() const { return false; }
-    /** Later operations return the error; it is reported in the next progress. */
+    // Later operations return the error; it is reported in the next progress.
     ucs_status_t fail(ucs_status_t status);
 
     SmInterface& interface_;
@@ -75,7 +73,7 @@ class SmEndpoint : public Endpoint, public PendingQueue::Group, public WatchHook
     void copy_failed(ucs_status_t status) override { moved(status); }
     void copies_done() override { one_sided_ = UCS_OK; }
 
-    /** UCS_ERR_NO_RESOURCE: behind a fence, while copies before it are under way. */
+    // UCS_ERR_NO_RESOURCE: behind a fence, while copies before it are under way.
     ucs_status_t one_sided_ = UCS_OK;
 };
 

@@ -19,12 +19,12 @@ constexpr size_t kMaxHeader = 64;
 constexpr size_t kWholeMemory = SIZE_MAX / 2;
 constexpr uint8_t kAllAtomics = 0x3f;
 constexpr ucs::Duration kWatchInterval = std::chrono::milliseconds(100);
-/** How soon a sleeping side looks again whether there is room: no signal says so. */
+// How soon a sleeping side looks again whether there is room: no signal says so.
 constexpr ucs::Duration kRoomInterval = std::chrono::microseconds(50);
-/** How soon it looks again for messages of senders that were stopped. */
+// How soon it looks again for messages of senders that were stopped.
 constexpr ucs::Duration kLateInterval = std::chrono::milliseconds(10);
-constexpr unsigned kWatched = 4;  //!< peers looked at each time
-/** Of puts that are done when their call returns: no turn is worth much less (CopyQueue). */
+constexpr unsigned kWatched = 4;  // peers looked at each time
+// Of puts that are done when their call returns: no turn is worth much less (CopyQueue).
 constexpr size_t kMaxShortPut = 64 * 1024;
 
 ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, RemoteKey key) {

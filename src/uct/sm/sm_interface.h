@@ -22,30 +22,28 @@ namespace uct::sm {
 class SmEndpoint;
 
 struct WatchTag;
-/** Links an endpoint among those whose peers are watched. */
+// Links an endpoint among those whose peers are watched.
 using WatchHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WatchTag>>;
 
-/** The hosts, or parts of hosts, within which processes reach each other's descriptors. */
+// The hosts, or parts of hosts, within which processes reach each other's descriptors.
 struct HostAddress {
     static constexpr size_t kLength = 20;
 
-    uint64_t host;           //!< ucs::host_id()
-    uint64_t pid_namespace;  //!< process numbers mean the same
-    uint32_t user;           //!< segments are private to their user
+    uint64_t host;           // ucs::host_id()
+    uint64_t pid_namespace;  // process numbers mean the same
+    uint32_t user;           // segments are private to their user
 
     static HostAddress own();
     void write(std::span<std::byte> bytes) const;
-    /** Does it equal the bytes? */
+    // Does it equal the bytes?
     bool is(std::span<const std::byte> bytes) const;
 };
 
-/**
- * What both interfaces over shared memory share: address, limits, waiting endpoints, the watch over
- * peers, and a pipe that peers write to when this side sleeps.
- */
+// What both interfaces over shared memory share: address, limits, waiting endpoints, the watch over
+// peers, and a pipe that peers write to when this side sleeps.
 class SmInterface : public Interface {
   public:
-    /** What all transports over shared memory can, and the words for all of them. */
+    // What all transports over shared memory can, and the words for all of them.
     static constexpr uint32_t kCapabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort |
                                               kPutBcopy | kPutZcopy | kGetBcopy | kGetZcopy |
                                               kAtomicCpu | kCheckPeer | kEventFd | kPieces;
@@ -58,38 +56,36 @@ class SmInterface : public Interface {
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
     int event_fd() const override { return wake_pipe_[0]; }
     ucs_status_t arm() override;
-    /** Soon, while somebody waits for room, or for what no sender wakes this side for. */
+    // Soon, while somebody waits for room, or for what no sender wakes this side for.
     ucs::Time next_deadline() const override;
 
     PendingQueue& pending() { return pending_; }
     void add(SmEndpoint& endpoint);
     void remove(SmEndpoint& endpoint);
-    /** Report in the next progress that the endpoint has failed. */
+    // Report in the next progress that the endpoint has failed.
     void report_later(SmEndpoint& endpoint, ucs_status_t status) {
         failures_.emplace_back(&endpoint, status);
         has_events_ = true;
         wake_own_progress();
     }
-    /**
-     * A call has left something to progress(): another thread may sleep on the descriptor since
-     * arm(), and no peer need ever wake it.
-     */
+    // A call has left something to progress(): another thread may sleep on the descriptor since
+    // arm(), and no peer need ever wake it.
     void wake_own_progress() const {
         if (is_asleep_) [[unlikely]]
             rouse();
     }
-    /** Start a copy between this process and a peer's memory; see CopyQueue::start(). */
+    // Start a copy between this process and a peer's memory; see CopyQueue::start().
     ucs_status_t copy(CopyGroup& group, const LocalCopy& copy, Completion* completion);
-    /** What copies are under way, and whether there is room for more in this turn. */
+    // What copies are under way, and whether there is room for more in this turn.
     CopyQueue& copies() { return copies_; }
     PieceCopier& pieces() { return pieces_; }
-    /** Other bytes were copied: long calls of progress are made of many short copies as well. */
+    // Other bytes were copied: long calls of progress are made of many short copies as well.
     void spend(size_t bytes) {
         copies_.spend(bytes);
         if (!copies_.has_room()) [[unlikely]]
             has_events_ = true;
     }
-    /** A piece of private memory of max_bcopy bytes. */
+    // A piece of private memory of max_bcopy bytes.
     std::byte* scratch() { return scratch_.get(); }
 
   protected:
@@ -99,12 +95,12 @@ class SmInterface : public Interface {
     ucs_status_t open_pipe();
     int wake_descriptor() const { return wake_pipe_[1]; }
 
-    /** Hand over one message. @return true if the descriptor was kept */
+    // Hand over one message. @return true if the descriptor was kept
     bool deliver(uint8_t id, void* data, size_t length, ReceiveDescriptor* descriptor) const {
         return dispatch_am(params_.am_table, id, data, length, descriptor);
     }
 
-    /** What progress() does besides polling. @return what it did; 0: no need to do it again */
+    // What progress() does besides polling. @return what it did; 0: no need to do it again
     unsigned after_poll() {
         unsigned count = 0;
         if (has_events_ || !pending_.empty()) [[unlikely]]
@@ -114,14 +110,14 @@ class SmInterface : public Interface {
         return count;
     }
 
-    /** Tell senders that this side sleeps. @return UCS_ERR_BUSY if a message has come */
+    // Tell senders that this side sleeps. @return UCS_ERR_BUSY if a message has come
     virtual ucs_status_t fall_asleep() = 0;
     virtual void wake_up() = 0;
-    /** Called a few times a second. */
+    // Called a few times a second.
     virtual void look_after_queues() {}
-    /** Messages may still come for which no sender wakes this side. */
+    // Messages may still come for which no sender wakes this side.
     virtual bool awaits_late() const { return false; }
-    /** Called in each progress while awaits_late(). @return how many have come */
+    // Called in each progress while awaits_late(). @return how many have come
     virtual unsigned take_late() { return 0; }
 
     const Config config_;
@@ -140,16 +136,16 @@ class SmInterface : public Interface {
                                              boost::intrusive::constant_time_size<false>>;
 
     uint32_t watch_countdown_ = kWatchPolls;
-    /** Failures to report, asleep, copies, no room for more, or awaits_late(). */
+    // Failures to report, asleep, copies, no room for more, or awaits_late().
     bool has_events_ = false;
     bool is_asleep_ = false;
     ucs::Time next_watch_;
     CopyQueue copies_;
     PieceCopier pieces_;
     PendingQueue pending_;
-    Endpoints endpoints_;  //!< the one to look at next is first
+    Endpoints endpoints_;  // the one to look at next is first
     std::vector<std::pair<SmEndpoint*, ucs_status_t>> failures_;
-    std::vector<SmEndpoint*> refused_;  //!< found without room by the dispatch that runs
+    std::vector<SmEndpoint*> refused_;  // found without room by the dispatch that runs
     std::unique_ptr<std::byte[]> scratch_;
     int wake_pipe_[2] = {-1, -1};
 };

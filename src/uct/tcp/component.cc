@@ -17,7 +17,7 @@ namespace uct::tcp {
 
 namespace {
 
-/** @return false if a variable of this transport is wrong, which is logged */
+// @return false if a variable of this transport is wrong, which is logged
 bool load_config(Config& config) {
     std::string error;
     if (config_table().load(ucs::config::Source::from_environment(), config, error) == UCS_OK) {

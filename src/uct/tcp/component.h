@@ -7,10 +7,10 @@
 
 namespace uct::tcp {
 
-/** The transport over TCP: "tcp" on each network interface that is up. */
+// The transport over TCP: "tcp" on each network interface that is up.
 Component& component();
 
-/** UCX_TCP_JOB_KEY of this process; empty: there is none. */
+// UCX_TCP_JOB_KEY of this process; empty: there is none.
 std::string job_key();
 
 }  // namespace uct::tcp

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-/* What the benchmarks share. Each prints lines of a message size and a figure, from rank 0. */
+// SPDX-License-Identifier: BSD-3-Clause
+// What the benchmarks share. Each prints lines of a message size and a figure, from rank 0.
 #pragma once
 
 #include <mpi.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 static int rank, size;
-static size_t largest = 1 << 20; /* first argument */
-static double effort = 1;        /* second argument: factor on the number of rounds */
+static size_t largest = 1 << 20;  // first argument
+static double effort = 1;         // second argument: factor on the number of rounds
 
 static inline void begin(int* argc, char*** argv) {
     MPI_Init(argc, argv);
@@ -19,7 +19,7 @@ static inline void begin(int* argc, char*** argv) {
     if (*argc > 2) effort = atof((*argv)[2]);
 }
 
-/* Fewer rounds for longer messages, so that each size takes about as long. */
+// Fewer rounds for longer messages, so that each size takes about as long.
 static inline int rounds(size_t length, int most) {
     const double wanted = most * effort / (1 + (double)length / 4096);
     return wanted < 10 ? 10 : (int)wanted;

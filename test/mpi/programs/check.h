@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-/* What the MPI programs share: checks that count failures, patterns, and the last line's verdict.
- */
+// SPDX-License-Identifier: BSD-3-Clause
+// What the MPI programs share: checks that count failures, patterns, and the last line's verdict.
 #pragma once
 
 #include <mpi.h>
@@ -30,7 +29,7 @@ static int failures;
         }                                                                                 \
     } while (0)
 
-/* Bytes that depend on their place and on a seed, so that a shifted or foreign block shows. */
+// Bytes that depend on their place and on a seed, so that a shifted or foreign block shows.
 static inline unsigned char pattern(size_t place, unsigned seed) {
     return (unsigned char)(place * 7 + (place >> 8) * 13 + seed * 31 + 5);
 }
@@ -53,7 +52,7 @@ static inline void begin(int* argc, char*** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
 }
 
-/* Ends MPI. The runner looks for the verdict of rank 0: a program that exits early has none. */
+// Ends MPI. The runner looks for the verdict of rank 0: a program that exits early has none.
 static inline int end(const char* name) {
     int sum = 0;
     MPI_Allreduce(&failures, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-/* What the OpenSHMEM programs share: checks that count failures, and the last line's verdict. */
+// SPDX-License-Identifier: BSD-3-Clause
+// What the OpenSHMEM programs share: checks that count failures, and the last line's verdict.
 #pragma once
 
 #include <shmem.h>
@@ -16,7 +16,7 @@ static int failures;
             fprintf(stderr, "pe %d: %s:%d: %s\n", me, __FILE__, __LINE__, #condition); \
     } while (0)
 
-/* For reductions; between two of them lies a barrier. */
+// For reductions; between two of them lies a barrier.
 static long sync_area[SHMEM_REDUCE_SYNC_SIZE];
 
 static inline void begin(void) {
@@ -27,8 +27,8 @@ static inline void begin(void) {
     shmem_barrier_all();
 }
 
-/* Ends OpenSHMEM. The runner looks for the verdict of the first: a program that exits early has
- * none. */
+// Ends OpenSHMEM. The runner looks for the verdict of the first: a program that exits early has
+// none.
 static inline int end(const char* name) {
     static int sum, part, work[SHMEM_REDUCE_MIN_WRKDATA_SIZE];
     part = failures;

@@ -13,7 +13,7 @@ namespace softhca::test {
 namespace {
 
 constexpr size_t kBytes = 256 * 1024;
-/// A peer may still be on its way up, or have no receive yet.
+// A peer may still be on its way up, or have no receive yet.
 constexpr Wiring kPatient{.rnr_retry = 7, .retry_cnt = 7, .timeout = 18};
 
 struct Info {
@@ -24,7 +24,7 @@ struct Info {
     uint64_t addr;
 };
 
-/// A process's side of a connection: one RC QP, one DCT, one buffer.
+// A process's side of a connection: one RC QP, one DCT, one buffer.
 struct Side {
     Side() : rc(host), dct(make_dct(host)), dci(make_dci(host)), buffer(host, kBytes) {}
     Info info() const {
@@ -33,7 +33,7 @@ struct Side {
     void connect(const Info& peer, const Wiring& wiring = kPatient) {
         rc.connect(peer.lid, peer.qpn, wiring);
     }
-    /// Polls until a completion comes; ten seconds at most.
+    // Polls until a completion comes; ten seconds at most.
     ibv_wc wait() {
         const auto start = std::chrono::steady_clock::now();
         while (std::chrono::steady_clock::now() - start < std::chrono::seconds(10)) {
@@ -61,7 +61,7 @@ class HostWide : public ::testing::TestWithParam<bool> {
         return "/dev/shm/softhca-" + std::to_string(getuid()) + "-" + name_;
     }
     bool file_there() const { return access(path().c_str(), F_OK) == 0; }
-    /// Swaps two participants' addresses.
+    // Swaps two participants' addresses.
     static std::pair<Info, Info> introduce(Process& a, Process& b) {
         const auto of_a = a.wire.get<Info>();
         const auto of_b = b.wire.get<Info>();
@@ -399,7 +399,7 @@ INSTANTIATE_TEST_SUITE_P(Copying, HostWide, ::testing::Bool(), [](const auto& in
     return std::string(info.param ? "ServiceThread" : "ProcessVm");
 });
 
-/// Does the kernel let this process write into another's memory?
+// Does the kernel let this process write into another's memory?
 bool may_write_to_others() {
     Process child({}, [](Wire& wire) {
         static char byte;
@@ -415,7 +415,7 @@ bool may_write_to_others() {
     return may;
 }
 
-/// One-sided operations do not need the target: it is stopped.
+// One-sided operations do not need the target: it is stopped.
 TEST(HostWideStopped, WriteLandsInAStoppedProcess) {
     if (!may_write_to_others()) GTEST_SKIP() << "a service thread of the stopped one has to write";
     const std::map<std::string, std::string> environment{

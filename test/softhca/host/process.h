@@ -14,7 +14,7 @@
 
 #include "softhca/support.h"
 
-/// Tests with real processes: each participant is a child with a socket to the test.
+// Tests with real processes: each participant is a child with a socket to the test.
 namespace softhca::test {
 
 class Wire {
@@ -25,7 +25,7 @@ class Wire {
         static_assert(std::is_trivially_copyable_v<T>);
         EXPECT_EQ(write(fd_, &value, sizeof(value)), ssize_t(sizeof(value)));
     }
-    /// Waits at most a minute: a participant that hangs fails the test instead of hanging it.
+    // Waits at most a minute: a participant that hangs fails the test instead of hanging it.
     template <class T>
     T get() {
         T value{};
@@ -39,7 +39,7 @@ class Wire {
     int fd_;
 };
 
-/// A child process that runs `body` with the other end of a wire.
+// A child process that runs `body` with the other end of a wire.
 class Process {
   public:
     Process(const std::map<std::string, std::string>& environment,
@@ -71,7 +71,7 @@ class Process {
 
     pid_t pid() const { return pid_; }
     void signal(int number) { ASSERT_EQ(::kill(pid_, number), 0); }
-    /// Kills it and leaves a zombie, as a parent that is busy elsewhere does.
+    // Kills it and leaves a zombie, as a parent that is busy elsewhere does.
     void kill_unreaped() {
         signal(SIGKILL);
         siginfo_t info;

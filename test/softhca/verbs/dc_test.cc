@@ -172,7 +172,7 @@ TEST_F(Dc, StreamsFailOneByOne) {
     EXPECT_EQ(dci.state(), IBV_QPS_ERR) << "as many streams failed as it may have";
 }
 
-/// With the modelled costs: a change of target costs a microsecond, after the last reply.
+// With the modelled costs: a change of target costs a microsecond, after the last reply.
 class DcTime : public Dc {
   protected:
     static VirtualFabric::Options timed() {

@@ -3,7 +3,7 @@
 
 #include "softhca/support.h"
 
-/// Devices, regions, QP attributes, limits.
+// Devices, regions, QP attributes, limits.
 namespace softhca::test {
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "softhca/support.h"
 
-/// Devices with several ports.
+// Devices with several ports.
 namespace softhca::test {
 namespace {
 
@@ -23,7 +23,7 @@ class Ports : public VirtualTest {
         EXPECT_EQ(ibv_query_port(host(node).context, number, &attr), 0);
         return attr;
     }
-    /// An RC connection of two hosts between their ports of that number.
+    // An RC connection of two hosts between their ports of that number.
     void join_on(uint8_t number, QueuePair& a, QueuePair& b) {
         a.connect(port(1, number).lid, b.qp->qp_num, {.port = number});
         b.connect(port(0, number).lid, a.qp->qp_num, {.port = number});

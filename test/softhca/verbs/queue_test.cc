@@ -3,7 +3,7 @@
 
 #include "softhca/support.h"
 
-/// Completion queues, channels, shared receive queues and their limits.
+// Completion queues, channels, shared receive queues and their limits.
 namespace softhca::test {
 namespace {
 
@@ -100,7 +100,7 @@ TEST_F(Queues, ExtendedPollReadsEveryField) {
     EXPECT_EQ(ibv_destroy_cq(plain), 0);
 }
 
-/// A CQ with a channel in place of the host's own.
+// A CQ with a channel in place of the host's own.
 class Channels : public Queues {
   protected:
     Channels() {

@@ -3,7 +3,7 @@
 
 #include "softhca/support.h"
 
-/// Time, determinism, counters, faults.
+// Time, determinism, counters, faults.
 namespace softhca::test {
 namespace {
 
@@ -36,7 +36,7 @@ class Timed : public VirtualTest {
                           theirs_.mr->rkey, flags),
                   0);
     }
-    /// Runs to the end. @return how long it took.
+    // Runs to the end. @return how long it took.
     uint64_t finish(size_t completions) {
         const uint64_t start = fabric_.now();
         run();
@@ -221,7 +221,7 @@ TEST(Loss, OfOneMessageLeavesThoseBeforeItAlone) {
     EXPECT_GT(fabric.total().retransmissions, 0u);
 }
 
-/// A busy run with losses and delays: a function of its seed.
+// A busy run with losses and delays: a function of its seed.
 uint64_t busy_run(uint64_t seed, uint64_t* end) {
     VirtualFabric::Options options = modelled(3);
     options.faults.drop = 0.05;

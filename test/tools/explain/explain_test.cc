@@ -9,7 +9,7 @@
 namespace tools {
 namespace {
 
-/** The line of the table for a transport, the first if there are several. */
+// The line of the table for a transport, the first if there are several.
 std::string line_of(const std::string& text, const std::string& transport) {
     const size_t begin = text.find("\n# " + transport + " ");
     if (begin == text.npos) return {};

@@ -25,7 +25,7 @@ constexpr bool kHasSanitizer = true;
 constexpr bool kHasSanitizer = false;
 #endif
 
-/** Was the page at an address reported as going? Handlers must not allocate: it keeps no list. */
+// Was the page at an address reported as going? Handlers must not allocate: it keeps no list.
 class Watch {
   public:
     Watch() { EXPECT_EQ(ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED, 0, callback, this), UCS_OK); }

@@ -19,7 +19,7 @@ namespace {
 using ucm::find_sites;
 using ucm::is_replaceable;
 
-constexpr uint32_t kAny = UINT32_MAX;  //!< a site of syscall()
+constexpr uint32_t kAny = UINT32_MAX;  // a site of syscall()
 
 uint32_t call_of(const uint8_t* site) {
     if (site[0] != 0xb8) return kAny;
@@ -57,10 +57,10 @@ TEST(Sites, EveryCallIsFoundInTheCLibraryAndCanBeReplaced) {
     for (const auto& [call, name] : names) EXPECT_GT(found[call], 0) << name;
 }
 
-/** Code at a known place within a block of 16 bytes. */
+// Code at a known place within a block of 16 bytes.
 class SiteInCode : public testing::Test {
   protected:
-    /** The site of munmap behind `before`, its first byte at an offset. */
+    // The site of munmap behind `before`, its first byte at an offset.
     uint8_t* place(std::initializer_list<uint8_t> before, size_t offset = 16) {
         static constexpr uint8_t kMunmap[] = {0xb8, SYS_munmap, 0, 0, 0, 0x0f, 0x05};
         std::memset(code_, 0x90, sizeof(code_));

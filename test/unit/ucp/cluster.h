@@ -25,10 +25,8 @@ namespace ucp::test {
 inline constexpr uint64_t kAllFeatures =
     UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM;
 
-/**
- * The defaults, with the ranking of endpoints so seldom that only requests move lanes, and with
- * lanes that go when they are given back, so that tests can count.
- */
+// The defaults, with the ranking of endpoints so seldom that only requests move lanes, and with
+// lanes that go when they are given back, so that tests can count.
 inline Config quiet_config() {
     Config config;
     std::string error;
@@ -39,31 +37,31 @@ inline Config quiet_config() {
     return config;
 }
 
-/** What carries the messages of a cluster, if not its mock fabric. */
+// What carries the messages of a cluster, if not its mock fabric.
 class Wire {
   public:
     virtual ~Wire() = default;
     virtual uct::Component& component() = 0;
-    /** The worker of that index is about to be made. */
+    // The worker of that index is about to be made.
     virtual void enter(size_t index) = 0;
-    /** The worker of that index has run. */
+    // The worker of that index has run.
     virtual void leave(size_t index) = 0;
     virtual void advance_to(ucs::Time now) = 0;
     virtual void kill(size_t index) = 0;
-    /** Dedicated lanes that the worker has now, as the transport counts them. */
+    // Dedicated lanes that the worker has now, as the transport counts them.
     virtual size_t dedicated_endpoints(size_t index) const = 0;
 };
 
-/** Workers of one process on a mock fabric or a wire, driven in turn on a virtual clock. */
+// Workers of one process on a mock fabric or a wire, driven in turn on a virtual clock.
 class Cluster {
   public:
     struct Options {
-        Wire* wire = nullptr;  //!< outlives the cluster; null: the mock fabric
+        Wire* wire = nullptr;  // outlives the cluster; null: the mock fabric
         uct::mock::Config fabric;
         Config config = quiet_config();
         uint64_t seed = 1;
         size_t request_size = 0;
-        ucs::Duration tick = std::chrono::microseconds(1);  //!< of the clock, for each step()
+        ucs::Duration tick = std::chrono::microseconds(1);  // of the clock, for each step()
         ucs_thread_mode_t thread_mode = UCS_THREAD_MODE_SINGLE;
     };
 
@@ -86,7 +84,7 @@ class Cluster {
     Worker& inner(size_t index) const { return unwrap(workers_[index]); }
     uint64_t uuid(size_t index) const { return inner(index).uuid(); }
 
-    /** A new endpoint, each time. */
+    // A new endpoint, each time.
     ucp_ep_h connect(size_t from, size_t to, ucp_ep_params_t params = {}) {
         ucp_address_t* address = nullptr;
         size_t length = 0;
@@ -98,7 +96,7 @@ class Cluster {
         ucp_worker_release_address(workers_[to], address);
         return endpoint;
     }
-    /** The endpoint of that pair, made at first use. */
+    // The endpoint of that pair, made at first use.
     ucp_ep_h endpoint(size_t from, size_t to) {
         ucp_ep_h& endpoint = endpoints_[from][to];
         if (endpoint == nullptr) endpoint = connect(from, to);
@@ -106,7 +104,7 @@ class Cluster {
     }
     void forget(size_t from, size_t to) { endpoints_[from][to] = nullptr; }
 
-    /** One round of progress of every worker. @return events */
+    // One round of progress of every worker. @return events
     unsigned step() {
         clock.advance(tick_);
         if (wire_ != nullptr) wire_->advance_to(clock.now());
@@ -128,7 +126,7 @@ class Cluster {
         }
         return true;
     }
-    /** Wait for an operation and give its request back. */
+    // Wait for an operation and give its request back.
     ucs_status_t finish(ucs_status_ptr_t operation) {
         if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
         if (!until([&] { return ucp_request_check_status(operation) != UCS_INPROGRESS; })) {
@@ -145,7 +143,7 @@ class Cluster {
         const ucp_worker_h worker = std::exchange(workers_[index], nullptr);
         ucp_worker_destroy(worker);
     }
-    /** The worker stops, with all that it was about to send. */
+    // The worker stops, with all that it was about to send.
     void kill(size_t index) {
         if (wire_ != nullptr) {
             wire_->kill(index);
@@ -154,7 +152,7 @@ class Cluster {
         }
         killed().push_back(std::exchange(workers_[index], nullptr));
     }
-    /** From now on the worker lives, but its program never calls it. */
+    // From now on the worker lives, but its program never calls it.
     void hold_still(size_t index) { still_ = index; }
     size_t dedicated_endpoints(size_t index) const {
         return wire_ != nullptr ? wire_->dedicated_endpoints(index)
@@ -203,11 +201,11 @@ class Cluster {
 
     Wire* wire_;
     ucs::Duration tick_;
-    size_t still_ = SIZE_MAX;  //!< the worker that hold_still() named
+    size_t still_ = SIZE_MAX;  // the worker that hold_still() named
     std::array<uct::Component*, 1> components_;
     std::vector<std::unique_ptr<Context>> contexts_;
     std::vector<ucp_worker_h> workers_;
-    /** Killed processes clean up nothing: their workers stay, where leak checkers find them. */
+    // Killed processes clean up nothing: their workers stay, where leak checkers find them.
     static std::vector<ucp_worker_h>& killed() {
         static auto* all = new std::vector<ucp_worker_h>;
         return *all;
@@ -215,7 +213,7 @@ class Cluster {
     std::vector<std::vector<ucp_ep_h>> endpoints_;
 };
 
-/** A message of that number and tag, received by the peer: what came before it has come. */
+// A message of that number and tag, received by the peer: what came before it has come.
 inline void pass(Cluster& cluster, size_t from, size_t to, uint64_t number) {
     uint64_t got = 0;
     const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster.endpoint(from, to), &number,

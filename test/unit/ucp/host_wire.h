@@ -5,10 +5,10 @@
 
 namespace ucp::test {
 
-/** What the host has between the workers of a cluster: TCP over its devices, shared memory. */
+// What the host has between the workers of a cluster: TCP over its devices, shared memory.
 class HostWire final : public Wire {
   public:
-    /** @param component  outlives the wire */
+    // @param component  outlives the wire
     explicit HostWire(uct::Component& component) : component_(component) {}
     uct::Component& component() override { return component_; }
     void enter(size_t) override {}

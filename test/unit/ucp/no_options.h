@@ -5,7 +5,7 @@
 
 namespace ucp::test {
 
-/** An operation without options. */
+// An operation without options.
 inline constexpr ucp_request_param_t kNothing{};
 
 }  // namespace ucp::test

@@ -15,7 +15,7 @@
 
 namespace ucp::test {
 
-/** Mapped memory of a worker, with the key that a peer has to it once it was open()ed. */
+// Mapped memory of a worker, with the key that a peer has to it once it was open()ed.
 class Region {
   public:
     Region(ucp_context_h context, size_t length, uint8_t value = 0)
@@ -33,7 +33,7 @@ class Region {
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
 
-    /** The key for a peer's endpoint; to be closed before the peer goes. */
+    // The key for a peer's endpoint; to be closed before the peer goes.
     void open(ucp_ep_h endpoint) {
         void* packed = nullptr;
         size_t size = 0;
@@ -44,7 +44,7 @@ class Region {
     void close() {
         if (key != nullptr) ucp_rkey_destroy(std::exchange(key, nullptr));
     }
-    /** The key refers to nothing any more. */
+    // The key refers to nothing any more.
     void unmap() {
         if (memory == nullptr) return;
         EXPECT_EQ(ucp_mem_unmap(context_, std::exchange(memory, nullptr)), UCS_OK);
@@ -54,7 +54,7 @@ class Region {
         return reinterpret_cast<uintptr_t>(bytes.data()) + offset;
     }
 
-    std::vector<uint8_t> bytes;  //!< stays where it is
+    std::vector<uint8_t> bytes;  // stays where it is
     ucp_mem_h memory = nullptr;
     ucp_rkey_h key = nullptr;
 
@@ -78,7 +78,7 @@ inline ucs_status_ptr_t start_batch(ucp_ep_h endpoint, bool is_put,
                   : ucpx_get_batch_nbx(endpoint, &batch, &param);
 }
 
-/** Of workers in one address space: are the bytes the same here and there? */
+// Of workers in one address space: are the bytes the same here and there?
 inline bool is_equal(const ucpx_piece_t& piece) {
     return std::memcmp(piece.local_addr, reinterpret_cast<void*>(piece.remote_addr),
                        piece.length) == 0;

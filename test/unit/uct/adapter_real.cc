@@ -11,7 +11,7 @@ namespace uct::test {
 
 namespace {
 
-/** Short enough for a test, long enough for a software adapter on an emulated processor. */
+// Short enough for a test, long enough for a software adapter on an emulated processor.
 const Settings kPatient = {{"RC_TIMEOUT", "134ms"},
                            {"RC_RETRY_COUNT", "7"},
                            {"RC_RNR_TIMEOUT", "1ms"},
@@ -40,7 +40,7 @@ class RealAdapter final : public Adapter {
     uint64_t receivers_not_ready() override { return counted() - not_ready_before_; }
 
   private:
-    /** Kept by Soft-RoCE; other drivers have other names. */
+    // Kept by Soft-RoCE; other drivers have other names.
     static uint64_t counted() {
         const std::string device = ib::component().resources()[0].device;
         const std::string adapter = device.substr(0, device.find(':'));
@@ -52,7 +52,7 @@ class RealAdapter final : public Adapter {
     }
 
     const uint64_t not_ready_before_;
-    /** The clock of a World starts at 0. */
+    // The clock of a World starts at 0.
     const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

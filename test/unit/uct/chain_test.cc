@@ -5,7 +5,7 @@
 
 #include "unit/uct/chains.h"
 
-/** Chains of bulk transfers, over every transport that has them. */
+// Chains of bulk transfers, over every transport that has them.
 namespace uct::test {
 namespace {
 

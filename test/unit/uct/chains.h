@@ -9,14 +9,14 @@
 
 #include "unit/uct/world.h"
 
-/** What tests of chains have in common. */
+// What tests of chains have in common.
 namespace uct::test {
 
 inline const Settings kImpatient = {
     {"RC_TIMEOUT", "10us"}, {"RC_RETRY_COUNT", "1"}, {"RC_TX_QUEUE_LEN", "32"}};
 inline constexpr size_t kPiece = 1000;
 
-/** Counts its calls: one is right. */
+// Counts its calls: one is right.
 struct Once : Completion {
     Once() {
         count = 1;
@@ -40,7 +40,7 @@ class Chains : public testing::TestWithParam<TransportCase> {
         }
     }
 
-    /** `count` pieces of two buffers, the remote ones from last to first. */
+    // `count` pieces of two buffers, the remote ones from last to first.
     std::vector<ChainPiece> pieces(Buffer& local, Buffer& remote, size_t count) {
         const RemoteKey key = remote.key_for(near);
         const Iov whole = local.iov(0, local.size());
@@ -59,7 +59,7 @@ class Chains : public testing::TestWithParam<TransportCase> {
     ssize_t post(bool put, std::span<const ChainPiece> list, Completion* completion) {
         return put ? endpoint->put_chain(list, completion) : endpoint->get_chain(list, completion);
     }
-    /** All of the list, with waiting for room; returns the number of chains. */
+    // All of the list, with waiting for room; returns the number of chains.
     size_t post_all(bool put, std::span<const ChainPiece> list, std::vector<Once>& completions) {
         size_t chains = 0;
         while (!list.empty()) {
@@ -75,7 +75,7 @@ class Chains : public testing::TestWithParam<TransportCase> {
         }
         return chains;
     }
-    /** Chains may end in any order. */
+    // Chains may end in any order.
     static bool all_called(std::span<const Once> completions, size_t count) {
         return std::ranges::all_of(completions.first(count),
                                    [](const Once& once) { return once.calls != 0; });

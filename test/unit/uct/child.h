@@ -12,7 +12,7 @@
 // Peers that are processes of their own, and die.
 namespace uct::test {
 
-/** Another process. It runs `body`, says so, and waits for the end. */
+// Another process. It runs `body`, says so, and waits for the end.
 class Child {
   public:
     explicit Child(const std::function<void()>& body) {
@@ -38,7 +38,7 @@ class Child {
         close(ready[0]);
     }
     ~Child() { kill(); }
-    /** Dies on the spot; nobody has asked for its status yet. */
+    // Dies on the spot; nobody has asked for its status yet.
     void kill() {
         if (pid_ == 0) return;
         ::kill(pid_, SIGKILL);
@@ -55,7 +55,7 @@ class Child {
     int end_;
 };
 
-/** Memory that child processes share. */
+// Memory that child processes share.
 template <typename T>
 T& shared() {
     void* memory =

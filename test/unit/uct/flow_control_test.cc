@@ -10,7 +10,7 @@ class FlowControl : public testing::TestWithParam<TransportCase> {};
 
 const Settings kSmallWindow = {{"RC_FC_WND_SIZE", "20"}, {"RC_RX_QUEUE_LEN", "256"}};
 
-/** Messages until the endpoint refuses. */
+// Messages until the endpoint refuses.
 unsigned send_until_refused(Endpoint& endpoint, World& world, unsigned most) {
     unsigned sent = 0;
     for (int refusals = 0; sent < most && refusals < 50;) {

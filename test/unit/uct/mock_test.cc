@@ -13,7 +13,7 @@
 namespace uct::mock {
 namespace {
 
-/** A worker with both transports of a fabric. */
+// A worker with both transports of a fabric.
 struct Worker {
     Worker(Fabric& fabric, uint64_t id) : random(id) {
         table.entries.fill({[](void* arg, void* data, size_t length, ReceiveDescriptor*) {

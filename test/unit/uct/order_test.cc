@@ -5,7 +5,7 @@
 
 #include "unit/uct/chains.h"
 
-/** What comes behind a chain: messages, and immediate data that needs none. */
+// What comes behind a chain: messages, and immediate data that needs none.
 namespace uct::test {
 namespace {
 
@@ -16,7 +16,7 @@ constexpr uint64_t kTag = 0x1122334455667788;
 constexpr uint8_t kId = 9;
 constexpr uint32_t kValue = 0xfedcba98;
 
-/** Of a transport whose interface says that it can, in the settings of its line. */
+// Of a transport whose interface says that it can, in the settings of its line.
 class Behind : public Chains {
   protected:
     explicit Behind(uint32_t capability = kOrderedChain, const Settings& settings = kPatient)

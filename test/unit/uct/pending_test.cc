@@ -12,7 +12,7 @@ namespace {
 
 class PendingQueues : public testing::TestWithParam<TransportCase> {};
 
-/** Sends numbered messages, waiting in the endpoint's queue whenever there is no room. */
+// Sends numbered messages, waiting in the endpoint's queue whenever there is no room.
 struct Stream : Pending {
     Stream(Endpoint& to, uint64_t name, unsigned count)
         : Pending(&Stream::serve), endpoint(to), stream(name), left(count) {}
@@ -21,7 +21,7 @@ struct Stream : Pending {
         auto& stream = *static_cast<Stream*>(self);
         return stream.send();
     }
-    /** One message. */
+    // One message.
     ucs_status_t send() {
         const uint64_t payload = next;
         const ucs_status_t status = endpoint.am_short(1, stream, &payload, sizeof(payload));

@@ -16,7 +16,7 @@ class RemoteMemory : public testing::TestWithParam<TransportCase> {
           near(world.peer(0)),
           far(world.peer(reaches_others(GetParam().transport) ? 1 : 0)) {}
 
-    /** Wait for the operation that returned `status`. */
+    // Wait for the operation that returned `status`.
     void finish(ucs_status_t status, Waiter& waiter) {
         if (status == UCS_INPROGRESS) {
             world.until([&] { return waiter.done; });
@@ -149,7 +149,7 @@ TEST(RemoteRights, EndWhereTheRegistrationDoes) {
         const char* name;
         PeerRights rights;
         Access access;
-        ptrdiff_t offset;  //!< from the start of what is registered, 4000 bytes long
+        ptrdiff_t offset;  // from the start of what is registered, 4000 bytes long
         bool is_deregistered = false;
     };
     const Case cases[] = {
@@ -247,7 +247,7 @@ TEST_P(RemoteMemory, MalformedKeysAreRefused) {
     EXPECT_EQ(near.domain->unpack_remote_key(longer, &key), UCS_ERR_INVALID_PARAM);
 }
 
-/** Where the processor that asks does the copies: long ones take several calls of progress. */
+// Where the processor that asks does the copies: long ones take several calls of progress.
 class LocalCopies : public RemoteMemory {
   protected:
     static constexpr size_t kLong = 4 << 20;

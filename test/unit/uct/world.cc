@@ -59,7 +59,7 @@ std::vector<TransportCase> make_transports() {
     return cases;
 }
 
-/** Nothing is known of mock transports. */
+// Nothing is known of mock transports.
 TransportDeclaration declaration_of(std::string_view transport) {
     for (const TransportDeclaration& known : known_transports()) {
         if (known.name == transport) return known;
@@ -315,7 +315,7 @@ void World::progress() {
     }
 }
 
-/** Where nothing is under way, time goes on to what waits for it. */
+// Where nothing is under way, time goes on to what waits for it.
 void World::pass_idle_time() {
     if (!adapter_->is_idle()) return;
     ucs::Time next = ucs::kNever;

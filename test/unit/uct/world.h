@@ -20,17 +20,17 @@
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
 
-/** Workers that can reach each other over one transport, in one process, for tests. */
+// Workers that can reach each other over one transport, in one process, for tests.
 namespace uct::test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/** A line of the list of transports under test. */
+// A line of the list of transports under test.
 struct TransportCase {
     std::string label;
     std::string transport;
     Settings settings = {};
-    /** Of each device: that many peers share a node, each on a port of its own. */
+    // Of each device: that many peers share a node, each on a port of its own.
     unsigned ports = 1;
 };
 
@@ -41,9 +41,9 @@ inline void PrintTo(const TransportCase& value, std::ostream* out) {
     *out << value.label;
 }
 
-/** All transports, each in the settings in which it behaves differently. */
+// All transports, each in the settings in which it behaves differently.
 const std::vector<TransportCase>& all_transports();
-/** Those that satisfy a condition on their attributes. */
+// Those that satisfy a condition on their attributes.
 std::vector<TransportCase> transports_where(bool (*condition)(const std::string& transport));
 bool reaches_others(const std::string& transport);
 bool is_shared_memory(const std::string& transport);
@@ -51,11 +51,11 @@ bool is_network(const std::string& transport);
 bool can_wake(const std::string& transport);
 bool is_dedicated(const std::string& transport);
 bool is_datagram(const std::string& transport);
-/** One-sided operations and atomics. */
+// One-sided operations and atomics.
 bool has_remote_memory(const std::string& transport);
-/** Chains of bulk transfers, in most of their settings. */
+// Chains of bulk transfers, in most of their settings.
 bool has_chains(const std::string& transport);
-/** Has flow control by grants, on the soft adapter. */
+// Has flow control by grants, on the soft adapter.
 bool grants_credits(const std::string& transport);
 bool is_dc(const std::string& transport);
 bool is_tcp(const std::string& transport);
@@ -71,15 +71,15 @@ struct Failure {
     ucs_status_t status;
 };
 
-/** One worker's side of the transport. */
+// One worker's side of the transport.
 class Peer {
   public:
-    /** On the device's port of that number, if devices have several. */
+    // On the device's port of that number, if devices have several.
     Peer(Component& component, const TransportCase& which, uint64_t worker_id, ucs::Clock& clock,
          const Settings& extra, unsigned port = 1);
     ~Peer();
     Peer(const Peer&) = delete;
-    /** Whatever it still holds of its interface and domain, which go next. */
+    // Whatever it still holds of its interface and domain, which go next.
     void release();
 
     std::vector<std::byte> device_address() const;
@@ -88,13 +88,13 @@ class Peer {
     std::vector<Message> received;
     std::vector<Failure> failures;
     std::vector<std::pair<ReceiveDescriptor*, Message>> kept;
-    std::function<void(const Message&)> on_message;  //!< called by handlers, if set
-    bool keep = false;                               //!< handlers keep what they get
-    bool runs = true;                                //!< World::progress() progresses this peer
+    std::function<void(const Message&)> on_message;  // called by handlers, if set
+    bool keep = false;                               // handlers keep what they get
+    bool runs = true;                                // World::progress() progresses this peer
 
     std::unique_ptr<MemoryDomain> domain;
     std::unique_ptr<Interface> interface;
-    std::vector<RemoteKey> keys;  //!< unpacked here
+    std::vector<RemoteKey> keys;  // unpacked here
 
   private:
     static ucs_status_t handle(void* arg, void* data, size_t length, ReceiveDescriptor* descriptor);
@@ -108,7 +108,7 @@ class Peer {
     ucs::config::Source source_;
 };
 
-/** Keeps what waits for the old lane's last message. */
+// Keeps what waits for the old lane's last message.
 struct Gate : ReceiveGate {
     void hold(uint8_t id, const void* data, size_t length) override {
         held.push_back({id, {static_cast<const char*>(data), length}});
@@ -116,11 +116,11 @@ struct Gate : ReceiveGate {
     std::vector<Message> held;
 };
 
-/** Registered memory with its key as the peers see it. */
+// Registered memory with its key as the peers see it.
 class Buffer {
   public:
     Buffer(Peer& owner, size_t size, char fill = 0, PeerRights rights = PeerRights::kAll);
-    /** Another registration of a part of a buffer, which outlives it; without bytes of its own. */
+    // Another registration of a part of a buffer, which outlives it; without bytes of its own.
     Buffer(Peer& owner, const Buffer& other, size_t offset, size_t size, PeerRights rights);
     ~Buffer();
     Buffer(const Buffer&) = delete;
@@ -146,15 +146,15 @@ class World {
     ~World();
 
     Peer& peer(size_t index) { return *peers_[index]; }
-    /** An endpoint of `from` to `to`; dedicated ones get their other end as well. */
+    // An endpoint of `from` to `to`; dedicated ones get their other end as well.
     Endpoint& connect(size_t from, size_t to);
-    /** The other end of a dedicated endpoint that connect() made. */
+    // The other end of a dedicated endpoint that connect() made.
     Endpoint& other_end(Endpoint& endpoint);
     RemoteAddress address_of(size_t index);
     void destroy(Endpoint& endpoint);
 
     void progress();
-    /** Progress until the condition holds; fails the test after many steps. */
+    // Progress until the condition holds; fails the test after many steps.
     template <typename Condition>
     void until(Condition&& condition, int steps = 20000) {
         for (int64_t i = int64_t{steps} * patience(); i > 0; --i) {
@@ -174,9 +174,9 @@ class World {
         for (int i = 0; i < steps; ++i) progress();
     }
 
-    /** Of the soft adapter alone. */
+    // Of the soft adapter alone.
     softhca::VirtualFabric* fabric();
-    /** Messages so far that found no receive buffer. */
+    // Messages so far that found no receive buffer.
     uint64_t receivers_not_ready();
     void lose_packets(double share, uint64_t seed);
     ucs::VirtualClock clock;
@@ -196,10 +196,10 @@ class World {
     std::unique_ptr<mock::Fabric> mock_;
     std::vector<std::unique_ptr<Peer>> peers_;
     std::vector<Owned> endpoints_;
-    std::deque<std::vector<std::byte>> scratch_;  //!< addresses that RemoteAddress refers to
+    std::deque<std::vector<std::byte>> scratch_;  // addresses that RemoteAddress refers to
 };
 
-/** A completion that tells what became of it. */
+// A completion that tells what became of it.
 struct Waiter : Completion {
     Waiter() {
         count = 1;
@@ -210,11 +210,11 @@ struct Waiter : Completion {
 
 std::string pattern(size_t length, unsigned seed);
 
-/** Send, progressing until there is room. */
+// Send, progressing until there is room.
 void send_short(World& world, Endpoint& endpoint, uint8_t id, uint64_t header,
                 const std::string& payload);
 void send_bcopy(World& world, Endpoint& endpoint, uint8_t id, const std::string& data);
-/** Flush with waiting for room and for the end. @return the status of the end */
+// Flush with waiting for room and for the end. @return the status of the end
 ucs_status_t flush(World& world, Endpoint& endpoint);
 
 }  // namespace uct::test

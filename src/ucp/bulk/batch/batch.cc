@@ -19,18 +19,18 @@ namespace {
 using bulk::Direction;
 using bulk::Piece;
 
-/** The part of a batch's request. */
+// The part of a batch's request.
 struct BatchPart {
     OneSided* one_sided;
     Direction direction;
     Notification notification;
-    Piece* pieces = nullptr;  //!< the batch's own list, without the empty ones
+    Piece* pieces = nullptr;  // the batch's own list, without the empty ones
     size_t count = 0;
-    size_t next = 0;                        //!< the first that is not begun
-    size_t under_way = 0;                   //!< pieces that go on their own
-    bool needs_flush = false;               //!< some of a put did
-    bool has_begun = false;                 //!< devices have, before it was posted
-    const RemoteMemory* refused = nullptr;  //!< a key whose memory devices did not reach
+    size_t next = 0;                        // the first that is not begun
+    size_t under_way = 0;                   // pieces that go on their own
+    bool needs_flush = false;               // some of a put did
+    bool has_begun = false;                 // devices have, before it was posted
+    const RemoteMemory* refused = nullptr;  // a key whose memory devices did not reach
 };
 
 // What one call of a transport is given at most, where a processor copies.
@@ -55,7 +55,7 @@ Request& batch_of(Request& part) {
     return *static_cast<Request*>(part.user_data);
 }
 
-/** A request that tells its batch when it is finished, and does not outlive it. */
+// A request that tells its batch when it is finished, and does not outlive it.
 Request* make_part(Request& batch, void (*on_finish)(Request&)) {
     Request* request = batch.pool->allocate();
     if (request == nullptr) return nullptr;
@@ -117,15 +117,13 @@ ucs_status_t start_piece(Request& batch, const Piece& piece) {
     return UCS_OK;
 }
 
-/** May a processor copy that piece with others? */
+// May a processor copy that piece with others?
 bool goes_together(const Endpoint& endpoint, const Piece& piece) {
     return piece.length <= uct::kLongestPiece && !endpoint.may_be_on_device(piece.local);
 }
 
-/**
- * The next pieces, as many as go together.
- * @return how many are done; 0: the next one does not go that way; or a negative status
- */
+// The next pieces, as many as go together.
+// @return how many are done; 0: the next one does not go that way; or a negative status
 ssize_t copy_together(Request& batch, const Lane& lane) {
     const BatchPart& part = batch.part<BatchPart>();
     if ((lane.attributes.capabilities & uct::kPieces) == 0) return 0;
@@ -146,10 +144,10 @@ ssize_t copy_together(Request& batch, const Lane& lane) {
     return done;
 }
 
-/** The part of a request for pieces that devices copy. */
+// The part of a request for pieces that devices copy.
 struct DevicePieces {
     OneSided* owner;
-    std::optional<uint32_t> number = {};  //!< a flush waits for them
+    std::optional<uint32_t> number = {};  // a flush waits for them
 };
 
 void finish_device_pieces(Request& request) {
@@ -157,7 +155,7 @@ void finish_device_pieces(Request& request) {
     if (part.number) request.endpoint->remote_operation_finished(*part.number);
 }
 
-/** Nobody may touch either side before the device has done with it. */
+// Nobody may touch either side before the device has done with it.
 void abort_device_pieces(Request& request, ucs_status_t status) {
     request.part<DevicePieces>().owner->direct.wait_for(request);
     request.complete(status);
@@ -171,10 +169,8 @@ Piece as_piece(const ucpx_piece_t& piece) {
             reinterpret_cast<Memory*>(piece.memh), &unwrap(piece.rkey)};
 }
 
-/**
- * The first of these pieces, the batch's next ones, that devices copy together.
- * @return how many; 0: the next one does not go that way; or a negative status
- */
+// The first of these pieces, the batch's next ones, that devices copy together.
+// @return how many; 0: the next one does not go that way; or a negative status
 template <typename AnyPiece>
 ssize_t copy_by_devices(Request& batch, std::span<const AnyPiece> pieces) {
     BatchPart& part = batch.part<BatchPart>();
@@ -244,7 +240,7 @@ ucs_status_t post_pieces(Request& batch, const Lane& lane) {
     return UCS_OK;
 }
 
-/** Devices begin with the caller's list, as far as they take it; of the rest there is a copy. */
+// Devices begin with the caller's list, as far as they take it; of the rest there is a copy.
 ucs_status_t take_pieces(Request& batch, std::span<const ucpx_piece_t> pieces) try {
     BatchPart& part = batch.part<BatchPart>();
     while (!pieces.empty() && batch.endpoint->one_sided_ready()) {

@@ -60,8 +60,8 @@ struct Engine::Parts {
     Poster poster;
     Revocation revocation;
     PathHealth health;
-    std::unique_ptr<ThreadHandover> handover;  //!< null: there are no threads
-    ucs::Time tick{};                          //!< when groups are looked at next
+    std::unique_ptr<ThreadHandover> handover;  // null: there are no threads
+    ucs::Time tick{};                          // when groups are looked at next
 };
 
 Engine::Engine(DeferredWork& work, InterfaceSet& interfaces, EndpointTable& endpoints,
@@ -202,7 +202,7 @@ ucs::Time Engine::next_deadline() const {
     return parts_->run_queue.watched().empty() ? ucs::kNever : parts_->tick;
 }
 
-/** What the endpoint's lane carries is still waited for. */
+// What the endpoint's lane carries is still waited for.
 void Engine::end_transfers(PathGroup& group, ucs_status_t status) {
     if (group.shared_queue != nullptr) parts_->handover->take_all_back(group, status);
     for (Transfer& transfer : group.transfers) transfer.slices.fail(status);

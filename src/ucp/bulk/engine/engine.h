@@ -27,10 +27,8 @@ namespace bulk {
 class ThreadPool;
 struct PathGroup;
 
-/**
- * Runs the bulk transfers of a worker (docs/design/bulk.md). Owned by it, one thread at a time with
- * it. Costs nothing while there is no transfer.
- */
+// Runs the bulk transfers of a worker (docs/design/bulk.md). Owned by it, one thread at a time with
+// it. Costs nothing while there is no transfer.
 class Engine {
   public:
     Engine(DeferredWork& work, InterfaceSet& interfaces, EndpointTable& endpoints,
@@ -38,77 +36,69 @@ class Engine {
     ~Engine();
     Engine(const Engine&) = delete;
 
-    /**
-     * May the pieces go by start()? If not (no path of the endpoint has chains, or no registration
-     * or key serves one) they take their usual way.
-     */
+    // May the pieces go by start()? If not (no path of the endpoint has chains, or no registration
+    // or key serves one) they take their usual way.
     bool can_serve(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces);
 
-    /**
-     * Run pieces as one transfer of `request`, which has its endpoint set: call it from the
-     * request's post(), with Order::kOneSided, after can_serve() was true, and return UCS_OK. It
-     * takes a reference of the request and drops it once, with the result, from
-     * Worker::progress(). Flush, close and fences wait for it.
-     * @param pieces  alive until then, with the memory and keys that they refer to; a single one is
-     *                copied
-     * @param notification  what the peer is to be told behind the last byte of a put; null:
-     * nothing. If it is not posted when the transfer is over, that is up to the caller
-     * @return UCS_OK; UCS_ERR_NO_MEMORY: nothing happened
-     */
+    // Run pieces as one transfer of `request`, which has its endpoint set: call it from the
+    // request's post(), with Order::kOneSided, after can_serve() was true, and return UCS_OK. It
+    // takes a reference of the request and drops it once, with the result, from
+    // Worker::progress(). Flush, close and fences wait for it.
+    // @param pieces  alive until then, with the memory and keys that they refer to; a single one is
+    //                copied
+    // @param notification  what the peer is to be told behind the last byte of a put; null:
+    // nothing. If it is not posted when the transfer is over, that is up to the caller
+    // @return UCS_OK; UCS_ERR_NO_MEMORY: nothing happened
     ucs_status_t start(Request& request, Direction direction, std::span<const Piece> pieces,
                        Notification* notification = nullptr);
 
-    /**
-     * Start a put or get of one piece if it is long enough (is_bulk()) and can_serve() it, from the
-     * request's post(), which then returns UCS_OK.
-     * @return whether it was: if not, it takes its usual way
-     */
+    // Start a put or get of one piece if it is long enough (is_bulk()) and can_serve() it, from the
+    // request's post(), which then returns UCS_OK.
+    // @return whether it was: if not, it takes its usual way
     bool try_start(Request& request, Direction direction, const Piece& piece);
 
     // --- queue pairs that others own ---
 
-    /** Null without memory, or if the endpoint has kMaxPaths already. */
+    // Null without memory, or if the endpoint has kMaxPaths already.
     Path* add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner);
-    /**
-     * Post nothing more on it; PathOwner::path_gone() follows when what is under way is complete.
-     */
+    // Post nothing more on it; PathOwner::path_gone() follows when what is under way is complete.
     void remove_path(Path& path);
-    /** Who is asked for queue pairs, one for all endpoints; null: nobody. */
+    // Who is asked for queue pairs, one for all endpoints; null: nobody.
     void set_provider(QueuePairProvider* provider);
 
     // --- threads ---
 
-    /** From now on these carry what they can serve. */
+    // From now on these carry what they can serve.
     void use_threads(std::unique_ptr<ThreadPool> pool);
-    /** Null: all is done in the caller's progress. */
+    // Null: all is done in the caller's progress.
     ThreadPool* threads();
 
     // --- called by the worker and its endpoints ---
 
-    /** Work that calls have put aside. */
+    // Work that calls have put aside.
     void run_deferred();
-    /** Timers: silence, links, probes, revocation. */
+    // Timers: silence, links, probes, revocation.
     void advance(ucs::Time now);
     ucs::Time next_deadline() const;
-    /** Transfers of the endpoint end with its status. */
+    // Transfers of the endpoint end with its status.
     void endpoint_failed(Endpoint& endpoint);
-    /** The endpoint's memory goes. */
+    // The endpoint's memory goes.
     void forget(Endpoint& endpoint);
-    /** @return whether the transport endpoint was a path's */
+    // @return whether the transport endpoint was a path's
     bool transport_failed(const uct::Endpoint* transport, ucs_status_t status);
 
     // --- what goes by it ---
 
-    /** Are a put, a get or announced data of that length for the engine? */
+    // Are a put, a get or announced data of that length for the engine?
     static bool is_bulk(Endpoint& endpoint, size_t length);
-    /** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
+    // Have memory that a peer is to access in bulk known to the devices of all rails to it.
     static void register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length);
 
     // --- questions ---
 
-    /** What there is of the endpoint; null: it has had no transfers. */
+    // What there is of the endpoint; null: it has had no transfers.
     const PathGroup* find(const Endpoint& endpoint) const;
-    /** Records that are in use. */
+    // Records that are in use.
     size_t transfers_in_use() const;
     size_t chains_in_use() const;
 

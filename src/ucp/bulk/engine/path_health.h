@@ -11,7 +11,7 @@ class Poster;
 class Revocation;
 class TransferTable;
 
-/** What becomes of paths: errors, silence, lost links, waiting, probes, their end. */
+// What becomes of paths: errors, silence, lost links, waiting, probes, their end.
 class PathHealth {
   public:
     PathHealth(const Rules& rules, const ucs::Clock& clock, PathTable& paths,
@@ -23,13 +23,13 @@ class PathHealth {
           poster_(poster),
           revocation_(revocation) {}
 
-    /** What completions, messages and removals have noted in the paths is handled. */
+    // What completions, messages and removals have noted in the paths is handled.
     void handle_events(PathGroup& group);
-    /** What only time tells. */
+    // What only time tells.
     void check(PathGroup& group, ucs::Time now);
-    /** Idle paths are asked whether they are well, as it does not show. */
+    // Idle paths are asked whether they are well, as it does not show.
     void probe_idle(PathGroup& group);
-    /** The endpoint has failed: nothing but its lane is left, and only what that carries. */
+    // The endpoint has failed: nothing but its lane is left, and only what that carries.
     void drop_paths(PathGroup& group, ucs_status_t status);
 
   private:

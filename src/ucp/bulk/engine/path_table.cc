@@ -19,7 +19,7 @@ Path* PathTable::find(const uct::Endpoint* transport) const {
     return nullptr;
 }
 
-/** At first with the bandwidth of its device, less what the distance costs. */
+// At first with the bandwidth of its device, less what the distance costs.
 std::unique_ptr<Path> PathTable::make_path(PathGroup& group, Path::Kind kind, unsigned interface,
                                            double weight) {
     const WorkerInterface& device = interfaces_[interface];

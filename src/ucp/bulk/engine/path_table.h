@@ -11,24 +11,24 @@
 namespace ucp {
 namespace bulk {
 
-/** The paths of all endpoints with bulk transfers. */
+// The paths of all endpoints with bulk transfers.
 class PathTable {
   public:
     PathTable(InterfaceSet& interfaces, const RailTable& rails, RunQueue& run_queue, size_t slice)
         : interfaces_(interfaces), rails_(rails), run_queue_(run_queue), slice_(slice) {}
 
     PathGroup* find(const Endpoint& endpoint) const;
-    /** With the lane and the rails, if it is new. */
+    // With the lane and the rails, if it is new.
     PathGroup& find_or_make(Endpoint& endpoint);
     void erase(PathGroup& group);
-    /** The path, not an endpoint's own lane, with this transport endpoint; null: none. */
+    // The path, not an endpoint's own lane, with this transport endpoint; null: none.
     Path* find(const uct::Endpoint* transport) const;
-    /** Null if the endpoint has kMaxPaths already. */
+    // Null if the endpoint has kMaxPaths already.
     Path* add_queue_pair(PathGroup& group, const PathParams& params, PathOwner& owner);
-    /** The endpoint's lane of the moment: what waits for room on another is woken on this one. */
+    // The endpoint's lane of the moment: what waits for room on another is woken on this one.
     void refresh_lane(PathGroup& group);
 
-    /** Whose queue pairs are asked for and revoked; null: nobody's. */
+    // Whose queue pairs are asked for and revoked; null: nobody's.
     void set_provider(QueuePairProvider* provider) { provider_ = provider; }
     QueuePairProvider* provider() const { return provider_; }
 

@@ -13,11 +13,9 @@
 namespace ucp::bulk {
 namespace {
 
-/**
- * Is what is posted on the path next delivered when all that is under way of the transfer has
- * landed? Not if some of it went another way, or may yet be written by a path that has failed. What
- * is posted on the endpoint's own lane is never posted anew: its error is the endpoint's.
- */
+// Is what is posted on the path next delivered when all that is under way of the transfer has
+// landed? Not if some of it went another way, or may yet be written by a path that has failed. What
+// is posted on the endpoint's own lane is never posted anew: its error is the endpoint's.
 bool has_order(const Transfer& transfer, const Path& path) {
     if (path.kind != Path::Kind::kLane || transfer.unrevoked_paths != 0 ||
         (path.attributes().capabilities & uct::kOrderedChain) == 0) {
@@ -29,16 +27,14 @@ bool has_order(const Transfer& transfer, const Path& path) {
     return static_cast<size_t>(here) == transfer.chains;
 }
 
-/**
- * A short batch with a notification goes whole over the endpoint's lane, where that can follow it:
- * the round trip saved is worth more than what other paths would take over.
- */
+// A short batch with a notification goes whole over the endpoint's lane, where that can follow it:
+// the round trip saved is worth more than what other paths would take over.
 bool stays_on_lane(const Transfer& transfer, const Path& lane, const ScheduleRules& rules) {
     return transfer.notification != nullptr && transfer.slices.bytes_waiting() <= rules.slice &&
            has_order(transfer, lane);
 }
 
-/** As put_chain(), the last piece with the notification; 0 if that is not possible. */
+// As put_chain(), the last piece with the notification; 0 if that is not possible.
 ssize_t put_with_notification(Notification& notification, const Path& path,
                               std::span<const uct::ChainPiece> pieces, Chain& chain) {
     const bool is_possible = (path.attributes().capabilities & uct::kImmediate) != 0 &&
@@ -51,10 +47,8 @@ ssize_t put_with_notification(Notification& notification, const Path& path,
     return taken;
 }
 
-/**
- * May the path take more of a long transfer while short ones come between? What all paths of its
- * device have under way is before the bytes of a short one.
- */
+// May the path take more of a long transfer while short ones come between? What all paths of its
+// device have under way is before the bytes of a short one.
 bool has_room_for_long(const PathGroup& group, const Path& path, size_t length,
                        const ScheduleRules& rules) {
     size_t under_way = 0;
@@ -171,7 +165,7 @@ ssize_t Poster::post_chain(Transfer& transfer, Path& path, size_t bytes, ucs::Ti
     return taken;
 }
 
-/** @return whether there may be more to post now */
+// @return whether there may be more to post now
 bool Poster::post_next(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed) {
     const Slice slice = transfer.slices.cursor().slice();
     // Short ones among long ones are what the room is left for.
@@ -195,7 +189,7 @@ bool Poster::post_next(PathGroup& group, Transfer& transfer, ucs::Time now, bool
     return post(transfer, *paths[static_cast<size_t>(choice.path)], choice.bytes, now);
 }
 
-/** The transfer's next slices, if there is room. @return whether the group may have more to post */
+// The transfer's next slices, if there is room. @return whether the group may have more to post
 bool Poster::advance(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed) {
     const uint64_t before = transfer.slices.bytes_waiting();
     if (transfer.slices.has_next() && !passes_fence(transfer)) return false;
@@ -215,7 +209,7 @@ bool Poster::advance(PathGroup& group, Transfer& transfer, ucs::Time now, bool i
     return true;
 }
 
-/** The short ones that came last, where long ones find no room. */
+// The short ones that came last, where long ones find no room.
 void Poster::post_short(PathGroup& group, ucs::Time now) {
     constexpr unsigned kLooks = 16;
     unsigned looks = 0;

@@ -13,7 +13,7 @@ namespace ucp::bulk {
 
 class PathTable;
 
-/** Posts slices on the worker's own paths, and takes their completions. */
+// Posts slices on the worker's own paths, and takes their completions.
 class Poster {
   public:
     Poster(const ucs::Clock& clock, const ScheduleRules& rules, unsigned max_retries,
@@ -24,24 +24,18 @@ class Poster {
           paths_(paths),
           transfers_(transfers) {}
 
-    /** What waits in the group, as far as its paths take it. */
+    // What waits in the group, as far as its paths take it.
     void post_waiting(PathGroup& group);
-    /**
-     * The transfer's next slices, up to so many bytes and one at least.
-     * @return whether there may be more to post now
-     */
+    // The transfer's next slices, up to so many bytes and one at least.
+    // @return whether there may be more to post now
     bool post(Transfer& transfer, Path& path, size_t bytes, ucs::Time now);
-    /**
-     * A chain knows no fence: is everything before the one that the transfer is behind flushed? If
-     * not, the flush is begun.
-     */
+    // A chain knows no fence: is everything before the one that the transfer is behind flushed? If
+    // not, the flush is begun.
     bool passes_fence(Transfer& transfer);
-    /**
-     * The path has failed: its slices are posted elsewhere. The completions of its chains mean
-     * nothing any more.
-     */
+    // The path has failed: its slices are posted elsewhere. The completions of its chains mean
+    // nothing any more.
     void give_up_chains(Path& path);
-    /** The path's memory goes: the completions of its chains still count. */
+    // The path's memory goes: the completions of its chains still count.
     static void detach_chains(Path& path);
 
     size_t chains_in_use() const { return chains_.in_use(); }

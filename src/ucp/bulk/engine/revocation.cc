@@ -65,7 +65,7 @@ void Revocation::ask(Path& path, ucs::Time now) {
     send_everywhere(path.group.endpoint, AmId::kBulkRevoke, pack_revoke(message));
 }
 
-/** By the endpoint's lane and by every rail: nobody knows which of them are well. */
+// By the endpoint's lane and by every rail: nobody knows which of them are well.
 void Revocation::send_everywhere(Endpoint& endpoint, AmId id, std::span<const std::byte> message) {
     for (const auto& path : paths_.find_or_make(endpoint).paths) {
         if (!path->may_post()) continue;
@@ -112,7 +112,7 @@ void Revocation::carry_out_requests() {
     for (const auto& request : requests) carry_out(request);
 }
 
-/** Is the rail that it names the worker's who sent it, as far as the transport can tell? */
+// Is the rail that it names the worker's who sent it, as far as the transport can tell?
 bool Revocation::is_senders(const uct::Interface& interface, const RevokeMessage& message) const {
     const uint64_t name = interface.name_of(message.sender());
     const uint64_t owner = name == 0 ? 0 : interfaces_.peers().worker_of(name);

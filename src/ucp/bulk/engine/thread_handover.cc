@@ -15,7 +15,7 @@
 namespace ucp::bulk {
 namespace {
 
-/** Something is completed on a path whose chains are not counted here. */
+// Something is completed on a path whose chains are not counted here.
 void note_completion(Meter& meter, ucs::Time now) {
     if (now <= meter.completed_at()) return;
     meter.posted(0, now);
@@ -141,7 +141,7 @@ void ThreadHandover::hand_over(PathGroup& group) {
     group.wake();
 }
 
-/** Nothing of it is under way any more: what is left of it waits in its transfer again. */
+// Nothing of it is under way any more: what is left of it waits in its transfer again.
 void ThreadHandover::returned(SharedTransfer& shared) {
     Transfer& transfer = shared.transfer;
     if (shared.slices.status() != UCS_OK) transfer.slices.fail(shared.slices.status());
@@ -247,11 +247,9 @@ bool ThreadHandover::check(PathGroup& group, ucs::Time now) {
 
 // --- slices that the worker's own paths steal
 
-/**
- * Some of what waits for threads waits in its transfer again, for that path: what it is to have by
- * the rules of the schedule.
- * @return null: nothing
- */
+// Some of what waits for threads waits in its transfer again, for that path: what it is to have by
+// the rules of the schedule.
+// @return null: nothing
 Transfer* ThreadHandover::steal(PathGroup& group, Path& path, ucs::Time now) {
     SharedQueue& queue = *group.shared_queue;
     std::lock_guard lock(queue.shard.mutex);

@@ -24,10 +24,8 @@ struct PathGroup;
 using WaitingHook = boost::intrusive::list_base_hook<boost::intrusive::tag<struct WaitingTag>>;
 using TransferHook = boost::intrusive::list_base_hook<boost::intrusive::tag<struct TransferTag>>;
 
-/**
- * A transfer under way. Ends when nothing of it is under way, no flush of it is, and no failed path
- * may still write what it carried of it.
- */
+// A transfer under way. Ends when nothing of it is under way, no flush of it is, and no failed path
+// may still write what it carried of it.
 struct Transfer : WaitingHook, TransferHook {
     Transfer(std::span<const Piece> given, const SliceRules& rules)
         : only(given.front()), slices(given.size() == 1 ? std::span(&only, 1) : given, rules) {}
@@ -38,25 +36,25 @@ struct Transfer : WaitingHook, TransferHook {
     }
     bool is_waiting() const { return WaitingHook::is_linked(); }
 
-    /** Operations before a fence, which are flushed first. */
+    // Operations before a fence, which are flushed first.
     struct Fence : uct::Completion {
         Transfer* transfer = nullptr;
         Poster* poster = nullptr;
         bool due = false;
-        uint32_t seen = 0;  //!< Endpoint::fence_seen() when the flush was begun
+        uint32_t seen = 0;  // Endpoint::fence_seen() when the flush was begun
     };
 
-    Piece only;  //!< the piece if there is but one
+    Piece only;  // the piece if there is but one
     SliceQueue slices;
     Direction direction = Direction::kPut;
     Request* request = nullptr;
-    Notification* notification = nullptr;  //!< of the request's
-    PathGroup* group = nullptr;            //!< null: the endpoint's memory is gone
-    size_t chains = 0;                     //!< under way; what threads have counts as one
-    uint32_t number = 0;                   //!< of the endpoint's remote operation
-    uint32_t unrevoked_paths = 0;          //!< failed paths that may still write what they carried
+    Notification* notification = nullptr;  // of the request's
+    PathGroup* group = nullptr;            // null: the endpoint's memory is gone
+    size_t chains = 0;                     // under way; what threads have counts as one
+    uint32_t number = 0;                   // of the endpoint's remote operation
+    uint32_t unrevoked_paths = 0;          // failed paths that may still write what they carried
     Fence fence;
-    Turn turn;  //!< its share of the paths
+    Turn turn;  // its share of the paths
 };
 using WaitingList = boost::intrusive::list<Transfer, boost::intrusive::base_hook<WaitingHook>,
                                            boost::intrusive::constant_time_size<false>>;

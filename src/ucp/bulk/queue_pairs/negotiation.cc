@@ -11,7 +11,7 @@ using Type = QueuePairMessage::Type;
 
 namespace {
 
-/** kAsk belongs to none. */
+// kAsk belongs to none.
 constexpr uint32_t kNoRound = 1;
 
 }  // namespace

@@ -14,17 +14,17 @@ namespace ucp::bulk {
 
 // The addresses of queue pairs as OPEN and GRANT carry them.
 
-/** One end's queue pairs on one rail. The peer's answer has its own in the same place. */
+// One end's queue pairs on one rail. The peer's answer has its own in the same place.
 struct RailAddresses {
-    uint32_t kind = 0;           //!< hash of the transport's name
-    uint8_t domain = 0;          //!< of the sender
-    uint8_t partner_domain = 0;  //!< of the receiver, as the sender knows it
+    uint32_t kind = 0;           // hash of the transport's name
+    uint8_t domain = 0;          // of the sender
+    uint8_t partner_domain = 0;  // of the receiver, as the sender knows it
     std::vector<std::byte> device;
-    std::vector<std::vector<std::byte>> addresses;  //!< all of one length
+    std::vector<std::vector<std::byte>> addresses;  // all of one length
 };
 
 std::vector<std::byte> encode(std::span<const RailAddresses> rails);
-/** Bytes from outside: nothing unless they are exactly what encode() makes. */
+// Bytes from outside: nothing unless they are exactly what encode() makes.
 std::optional<std::vector<RailAddresses>> decode_rail_addresses(std::span<const std::byte> bytes);
 
 struct QueuePairMessage {
@@ -32,13 +32,10 @@ struct QueuePairMessage {
 
     Type type = Type::kOpen;
     uint32_t epoch = 0;
-    /**
-     * Never answered. kDown: sent because the peer's message was of no round known here. kStill:
-     * the round is known here as well.
-     */
+    // Never answered. kDown: sent because the peer's message was of no round known here. kStill:
+    // the round is known here as well.
     bool is_answer = false;
-    /** kOpen, kGrant: of the sender's queue pairs, as QueuePairActions wants them; none: a refusal.
-     */
+    // kOpen, kGrant: of the sender's queue pairs, as QueuePairActions wants them; none: a refusal.
     std::vector<std::byte> addresses;
 
     static constexpr size_t kHeader = 6;
@@ -46,27 +43,25 @@ struct QueuePairMessage {
 };
 
 std::vector<std::byte> encode(const QueuePairMessage& message);
-/** Bytes from outside: nothing unless they are exactly what encode() makes. */
+// Bytes from outside: nothing unless they are exactly what encode() makes.
 std::optional<QueuePairMessage> decode_queue_pair_message(std::span<const std::byte> bytes);
 
-/**
- * What a link wants done. Calls do not come back into the link, but for send(), which may be
- * delivered at any later time.
- */
+// What a link wants done. Calls do not come back into the link, but for send(), which may be
+// delivered at any later time.
 class QueuePairActions {
   public:
     virtual void send(const QueuePairMessage& message) = 0;
-    /** Not 0, and not that of an earlier round of the two workers, of a former endpoint either. */
+    // Not 0, and not that of an earlier round of the two workers, of a former endpoint either.
     virtual uint32_t new_epoch() = 0;
-    /** Make queue pairs to offer. @return their addresses; none: there is no room */
+    // Make queue pairs to offer. @return their addresses; none: there is no room
     virtual std::vector<std::byte> make_queue_pairs() = 0;
-    /** Make and connect some for those offered. @return none: a refusal, nothing is left */
+    // Make and connect some for those offered. @return none: a refusal, nothing is left
     virtual std::vector<std::byte> answer_offer(std::span<const std::byte> offered) = 0;
-    /** Connect those made to those granted, destroy the others. @return whether any is left */
+    // Connect those made to those granted, destroy the others. @return whether any is left
     virtual bool connect_queue_pairs(std::span<const std::byte> granted) = 0;
-    /** The peer's can receive: transfers may use them. */
+    // The peer's can receive: transfers may use them.
     virtual void start_posting() = 0;
-    /** Transfers leave them; QueuePairNegotiation::on_idle() when all of this end is complete. */
+    // Transfers leave them; QueuePairNegotiation::on_idle() when all of this end is complete.
     virtual void stop_posting() = 0;
     virtual void destroy_queue_pairs() = 0;
 
@@ -74,12 +69,12 @@ class QueuePairActions {
     ~QueuePairActions() = default;
 };
 
-/** One end of the queue pairs of an endpoint. */
+// One end of the queue pairs of an endpoint.
 class QueuePairNegotiation {
   public:
     enum class State : uint8_t { kClosed, kOpening, kGranted, kOpen, kDraining };
 
-    /** @param opens  this end has the lower worker id */
+    // @param opens  this end has the lower worker id
     QueuePairNegotiation(QueuePairActions& sink, bool opens) : sink_(sink), opens_(opens) {}
 
     State state() const { return state_; }
@@ -87,27 +82,25 @@ class QueuePairNegotiation {
 
     void on_lane_up();
     void on_lane_down();
-    /** There are bulk transfers: queue pairs are made as soon as the lane is up, from now on. */
+    // There are bulk transfers: queue pairs are made as soon as the lane is up, from now on.
     void on_wanted();
     void on_message(const QueuePairMessage& message);
-    /** After stop_posting(): nothing of this end is under way. */
+    // After stop_posting(): nothing of this end is under way.
     void on_idle();
-    /** No queue pair is left: they failed one by one. */
+    // No queue pair is left: they failed one by one.
     void on_all_failed() { drain(); }
-    /** The endpoint has failed or is freed: nothing is agreed any more. */
+    // The endpoint has failed or is freed: nothing is agreed any more.
     void on_gone();
 
-    /**
-     * The next step is the peer's, who may have lost the round without a word: its endpoint has
-     * failed, or was closed. Then on_silence() is called from time to time.
-     */
+    // The next step is the peer's, who may have lost the round without a word: its endpoint has
+    // failed, or was closed. Then on_silence() is called from time to time.
     bool awaits_peer() const {
         return state_ == State::kOpening || state_ == State::kGranted ||
                (state_ == State::kDraining && own_down_);
     }
-    /** Ask the peer whether it is still in this round. */
+    // Ask the peer whether it is still in this round.
     void on_silence();
-    /** It has not said so for too long: this end's are destroyed, what the peer posts fails. */
+    // It has not said so for too long: this end's are destroyed, what the peer posts fails.
     void on_no_answer() {
         if (awaits_peer()) close();
     }
@@ -128,10 +121,10 @@ class QueuePairNegotiation {
     State state_ = State::kClosed;
     bool is_lane_up_ = false;
     bool is_wanted_ = false;
-    bool reopens_ = false;  //!< the lane came up again before the last round was over
+    bool reopens_ = false;  // the lane came up again before the last round was over
     bool own_down_ = false;
     bool peer_down_ = false;
-    uint32_t epoch_ = 0;  //!< of the last round
+    uint32_t epoch_ = 0;  // of the last round
 };
 
 const char* name(QueuePairNegotiation::State state);

@@ -12,7 +12,7 @@
 namespace ucp::bulk {
 namespace {
 
-/** How often a peer that keeps an end waiting is asked. */
+// How often a peer that keeps an end waiting is asked.
 constexpr ucs::Duration kQuestionInterval = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -33,10 +33,8 @@ QueuePairDriver::QueuePairDriver(DeferredWork& work, InterfaceSet& interfaces,
 
 QueuePairDriver::~QueuePairDriver() = default;
 
-/**
- * Lanes come first: what they may need is kept back, and one queue pair for every lane that may yet
- * come, so that the first do not take all.
- */
+// Lanes come first: what they may need is kept back, and one queue pair for every lane that may yet
+// come, so that the first do not take all.
 unsigned QueuePairDriver::room() const {
     if (options_.each == 0) return 0;
     if (options_.total == UINT32_MAX) return UINT32_MAX;

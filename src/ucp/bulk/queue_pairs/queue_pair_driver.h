@@ -24,21 +24,19 @@ namespace bulk {
 class QueuePairSet;
 struct BulkQueuePair;
 
-/**
- * Makes, connects and destroys the queue pairs of a worker's promoted endpoints, as their
- * negotiations decide, and hands them to the engine as paths.
- *
- * Messages and events are put aside and looked at in run_deferred(), so that nothing here happens
- * within a call of a transport. Every queue pair counts from its making to its destruction.
- */
+// Makes, connects and destroys the queue pairs of a worker's promoted endpoints, as their
+// negotiations decide, and hands them to the engine as paths.
+//
+// Messages and events are put aside and looked at in run_deferred(), so that nothing here happens
+// within a call of a transport. Every queue pair counts from its making to its destruction.
 class QueuePairDriver final : public PathOwner, public QueuePairProvider {
   public:
     struct Options {
-        unsigned each;      //!< queue pairs of a rail; 0: none are ever made
-        unsigned total;     //!< with the worker's lanes; UINT32_MAX: any number
-        unsigned lane_cap;  //!< dedicated lanes that the worker may have: they come first
-        ucs::Duration answer_timeout;  //!< of peers
-        uint32_t epoch;                //!< of the first round
+        unsigned each;                 // queue pairs of a rail; 0: none are ever made
+        unsigned total;                // with the worker's lanes; UINT32_MAX: any number
+        unsigned lane_cap;             // dedicated lanes that the worker may have: they come first
+        ucs::Duration answer_timeout;  // of peers
+        uint32_t epoch;                // of the first round
     };
 
     QueuePairDriver(DeferredWork& work, InterfaceSet& interfaces, EndpointTable& endpoints,
@@ -50,20 +48,20 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
 
     void lane_changed(Endpoint& endpoint, bool is_established);
     void endpoint_failed(Endpoint& endpoint) { drop(endpoint); }
-    /** The endpoint's memory goes. */
+    // The endpoint's memory goes.
     void forget(Endpoint& endpoint) { drop(endpoint); }
     void run_deferred();
-    /** Peers that keep an end waiting are asked whether they are still there. */
+    // Peers that keep an end waiting are asked whether they are still there.
     void advance(ucs::Time now);
     ucs::Time next_deadline() const { return tick_; }
 
     // --- questions ---
 
-    /** Queue pairs that are there now, and the most that were there at any time. */
+    // Queue pairs that are there now, and the most that were there at any time.
     unsigned held() const { return held_; }
     unsigned peak_held() const { return peak_held_; }
     bool holds(const Endpoint& endpoint) const;
-    /** Call visit(interface index) for each queue pair that takes part in transfers. */
+    // Call visit(interface index) for each queue pair that takes part in transfers.
     template <typename Visit>
     void for_each(const Endpoint& endpoint, Visit&& visit) const {
         for (const unsigned interface : interfaces_of(endpoint)) visit(interface);
@@ -74,19 +72,19 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     const InterfaceSet& interfaces() const { return interfaces_; }
     Engine& engine() const { return engine_; }
     unsigned wanted_each() const { return options_.each; }
-    /** How many queue pairs an endpoint may have now. */
+    // How many queue pairs an endpoint may have now.
     unsigned room() const;
-    /** @param share  becomes its part of the context's budget */
+    // @param share  becomes its part of the context's budget
     std::unique_ptr<uct::Endpoint> make_transport(unsigned interface,
                                                   QueuePairBudget::Share& share);
     void destroy_transport(BulkQueuePair& queue_pair);
-    /** Not 0, and none that was used before. */
+    // Not 0, and none that was used before.
     uint32_t new_epoch();
-    /** The peer's next step is waited for: advance() looks after it. */
+    // The peer's next step is waited for: advance() looks after it.
     void await_peer();
-    /** Hand it to the engine. */
+    // Hand it to the engine.
     void add_path(Endpoint& endpoint, BulkQueuePair& queue_pair, double weight);
-    /** Its set is gone, its path is not yet. */
+    // Its set is gone, its path is not yet.
     void keep_orphan(std::unique_ptr<BulkQueuePair> queue_pair);
 
     // --- PathOwner ---
@@ -110,7 +108,7 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
                                    uct::ReceiveDescriptor* descriptor);
     void put_aside(Event event);
     void handle(const Event& event);
-    /** The endpoint to that peer that a message of that round is for; null: nobody is known. */
+    // The endpoint to that peer that a message of that round is for; null: nobody is known.
     Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
     QueuePairSet& set_of(Endpoint& endpoint);
     void drop(Endpoint& endpoint);
@@ -122,12 +120,12 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     Engine& engine_;
     const ucs::Clock& clock_;
     const Options options_;
-    std::map<uint64_t, std::unique_ptr<QueuePairSet>> sets_;  //!< by Endpoint::serial()
+    std::map<uint64_t, std::unique_ptr<QueuePairSet>> sets_;  // by Endpoint::serial()
     std::unordered_map<const Path*, BulkQueuePair*> by_path_;
     std::vector<std::unique_ptr<BulkQueuePair>> orphans_;
     std::vector<Event> events_;
     uint32_t epoch_;
-    ucs::Time tick_ = ucs::kNever;  //!< when sets that await their peer are looked at
+    ucs::Time tick_ = ucs::kNever;  // when sets that await their peer are looked at
     unsigned held_ = 0;
     unsigned peak_held_ = 0;
 };

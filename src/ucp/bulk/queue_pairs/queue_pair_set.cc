@@ -27,7 +27,7 @@ uint32_t QueuePairSet::new_epoch() {
     return driver_.new_epoch();
 }
 
-/** The dedicated interfaces towards this peer that carry chains: its lane's, and those of rails. */
+// The dedicated interfaces towards this peer that carry chains: its lane's, and those of rails.
 std::vector<QueuePairSet::Rail> QueuePairSet::rails() const {
     std::vector<Rail> result;
     const auto add = [&](unsigned interface, DomainPair domains) {

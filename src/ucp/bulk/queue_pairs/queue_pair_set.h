@@ -20,24 +20,24 @@ class Path;
 class QueuePairDriver;
 class QueuePairSet;
 
-/** Who sends a QueuePairMessage; it follows. */
+// Who sends a QueuePairMessage; it follows.
 struct QueuePairHeader {
-    uint64_t sender;  //!< uuid
+    uint64_t sender;  // uuid
 };
 
-/** A dedicated queue pair beside an endpoint's lane, for bulk transfers. */
+// A dedicated queue pair beside an endpoint's lane, for bulk transfers.
 struct BulkQueuePair {
-    QueuePairSet* set;  //!< null: gone before the path
-    uint8_t rail;       //!< its place in the message that offered it
-    uint8_t place;      //!< among those of its rail
+    QueuePairSet* set;  // null: gone before the path
+    uint8_t rail;       // its place in the message that offered it
+    uint8_t place;      // among those of its rail
     unsigned interface;
     DomainPair domains;
     QueuePairBudget::Share share;
-    std::unique_ptr<uct::Endpoint> transport;  //!< null: failed
+    std::unique_ptr<uct::Endpoint> transport;  // null: failed
     Path* path = nullptr;
 };
 
-/** The queue pairs of one endpoint. */
+// The queue pairs of one endpoint.
 class QueuePairSet final : public QueuePairActions {
   public:
     QueuePairSet(QueuePairDriver& driver, Endpoint& endpoint);
@@ -52,7 +52,7 @@ class QueuePairSet final : public QueuePairActions {
     void destroy_queue_pairs() override;
 
     void path_gone(BulkQueuePair& queue_pair);
-    /** One of its queue pairs is no more. */
+    // One of its queue pairs is no more.
     void queue_pair_lost();
     BulkQueuePair* find(uint64_t name);
     uint64_t name_of(const BulkQueuePair& queue_pair) const {
@@ -63,10 +63,10 @@ class QueuePairSet final : public QueuePairActions {
 
     QueuePairNegotiation negotiation;
     std::vector<std::unique_ptr<BulkQueuePair>> queue_pairs;
-    ucs::Time answer_due = ucs::kNever;  //!< once the peer was asked; an answer ends it
+    ucs::Time answer_due = ucs::kNever;  // once the peer was asked; an answer ends it
 
   private:
-    /** A device of this worker's that reaches one of the peer's. */
+    // A device of this worker's that reaches one of the peer's.
     struct Rail {
         unsigned interface;
         DomainPair domains;

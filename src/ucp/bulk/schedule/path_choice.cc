@@ -25,17 +25,15 @@ constexpr double kNewest = 0.5;  // weight of a sample of many bytes in the aver
 constexpr double kManyBytes = 1 << 20;
 constexpr uint64_t kLargeMessage = 8;  // slices that make one to find out rates with
 
-/** Slices of a chain that is worth its doorbell. */
+// Slices of a chain that is worth its doorbell.
 constexpr size_t kLongChain = 16;
 
-/**
- * Nothing leaves before a whole chain is written (some 40 ns a slice): of more slices than a chain
- * is worth idle paths get one, then twice what is under way, until that keeps a link of 400 Gb/s
- * busy while the longest of usual chains is written.
- */
+// Nothing leaves before a whole chain is written (some 40 ns a slice): of more slices than a chain
+// is worth idle paths get one, then twice what is under way, until that keeps a link of 400 Gb/s
+// busy while the longest of usual chains is written.
 constexpr double kEnoughToGoOn = 64 << 10;
 
-/** What paths have yet to do of what is under way, and get done in a second, together. */
+// What paths have yet to do of what is under way, and get done in a second, together.
 struct Totals {
     double rates = 0;
     double bytes = 0;
@@ -67,14 +65,14 @@ size_t portion(const Meter& meter, size_t length, uint64_t waiting, const Totals
     return std::min({room, std::max(length, window / 2), fair});
 }
 
-/** Room for a slice, and rather for some: where something is under way, more room will come. */
+// Room for a slice, and rather for some: where something is under way, more room will come.
 bool has_room_for_chain(const Meter& meter, size_t length, uint64_t waiting,
                         const ScheduleRules& rules) {
     const uint64_t some = std::min<uint64_t>(waiting, meter.window(rules) / 4);
     return meter.has_room(std::max<size_t>(length, some), rules);
 }
 
-/** The others, who all go on meanwhile, have all that waits done before this path has a slice. */
+// The others, who all go on meanwhile, have all that waits done before this path has a slice.
 bool is_left_to_others(const Meter& own, std::span<const Meter* const> all, size_t length,
                        uint64_t waiting, ucs::Time now) {
     const double done = own.seconds_for(length, now);

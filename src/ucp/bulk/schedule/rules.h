@@ -10,15 +10,15 @@
 
 namespace ucp::bulk {
 
-/** What the bulk transfers of a worker go by, as the user has configured them. */
+// What the bulk transfers of a worker go by, as the user has configured them.
 struct Rules {
     ScheduleRules schedule;
-    size_t fragment = 0;  //!< SliceRules::fragment
+    size_t fragment = 0;  // SliceRules::fragment
     unsigned max_retries = 0;
     ucs::Duration retry_interval{};
     ucs::Duration stall_timeout{};
     ucs::Duration cut_timeout{};
-    unsigned threads = 0;  //!< of each device
+    unsigned threads = 0;  // of each device
     unsigned shards = 0;
 
     static Rules of(const Config& config) {
@@ -35,11 +35,11 @@ struct Rules {
     }
 };
 
-/** Queue pairs for bulk that an endpoint has on one rail, at most. */
+// Queue pairs for bulk that an endpoint has on one rail, at most.
 inline constexpr unsigned kMaxQueuePairsPerRail = 8;
-/** Paths of one endpoint, at most: its own lane, the rails, and queue pairs on all of them. */
+// Paths of one endpoint, at most: its own lane, the rails, and queue pairs on all of them.
 inline constexpr size_t kMaxPaths = RemoteMemory::kMaxKeys * (1 + kMaxQueuePairsPerRail);
-/** Slices of one chain, at most. */
+// Slices of one chain, at most.
 inline constexpr size_t kMaxChain = 64;
 
 }  // namespace ucp::bulk

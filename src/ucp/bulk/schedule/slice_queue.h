@@ -17,29 +17,29 @@ namespace bulk {
 
 enum class Direction : uint8_t { kPut, kGet };
 
-/** Contiguous bytes here and there. */
+// Contiguous bytes here and there.
 struct Piece {
     void* local;
     uint64_t remote;
     size_t length;
-    const Memory* memory;     //!< covers the local bytes
-    const RemoteMemory* key;  //!< to the remote ones, for the domains of all paths
+    const Memory* memory;     // covers the local bytes
+    const RemoteMemory* key;  // to the remote ones, for the domains of all paths
 };
 
-/** How pieces are divided into slices. */
+// How pieces are divided into slices.
 struct SliceRules {
     size_t slice = 0;
-    size_t fragment = 0;  //!< a tail of up to so many bytes joins the slice before it
+    size_t fragment = 0;  // a tail of up to so many bytes joins the slice before it
 };
 
-/** Slices that follow each other in the order of the pieces; where they start tells where each
- * ends. */
+// Slices that follow each other in the order of the pieces; where they start tells where each
+// ends.
 struct Run {
-    uint32_t piece = 0;  //!< index of the piece that the first belongs to
+    uint32_t piece = 0;  // index of the piece that the first belongs to
     uint32_t slices = 0;
-    uint64_t offset = 0;  //!< of the first in its piece
+    uint64_t offset = 0;  // of the first in its piece
     uint64_t bytes = 0;
-    uint32_t failures = 0;  //!< of the most unlucky of them
+    uint32_t failures = 0;  // of the most unlucky of them
 };
 
 struct Slice {
@@ -48,28 +48,26 @@ struct Slice {
     size_t length;
 };
 
-/**
- * What of a transfer is to be posted, and what has become of the rest. Pure; slices have no records
- * of their own, they are counted from their run's start.
- */
+// What of a transfer is to be posted, and what has become of the rest. Pure; slices have no records
+// of their own, they are counted from their run's start.
 class SliceQueue {
   public:
     SliceQueue(std::span<const Piece> pieces, const SliceRules& rules);
 
     std::span<const Piece> pieces() const { return pieces_; }
     const SliceRules& rules() const { return rules_; }
-    /** Bytes of a slice at most. */
+    // Bytes of a slice at most.
     size_t longest_slice() const { return rules_.slice + rules_.fragment; }
     bool has_next() const { return waiting_ != 0; }
     uint64_t bytes_waiting() const { return waiting_; }
-    /** How often the next slices have failed. */
+    // How often the next slices have failed.
     uint32_t failures() const { return failed_.empty() ? 0 : failed_.back().failures; }
 
     struct Place {
         uint32_t piece = 0;
         uint64_t offset = 0;
     };
-    /** Goes along the next slices, failed ones first, without taking them. */
+    // Goes along the next slices, failed ones first, without taking them.
     class Cursor {
       public:
         Cursor(const SliceQueue& queue, const Place& start, uint64_t bytes)
@@ -88,27 +86,26 @@ class SliceQueue {
     };
     Cursor cursor() const;
 
-    /** Shortens a run to its first `slices`. @return the rest. Looks at nothing that changes. */
+    // Shortens a run to its first `slices`. @return the rest. Looks at nothing that changes.
     Run split(Run& run, uint32_t slices) const;
-    /** The `slices` from cursor() up to `end` are posted. */
+    // The `slices` from cursor() up to `end` are posted.
     Run take(const Cursor& end, uint32_t slices);
     void completed(const Run& run) { under_way_ -= run.bytes; }
-    /** To be posted again, unless the transfer has failed, or there is no memory to note it. */
+    // To be posted again, unless the transfer has failed, or there is no memory to note it.
     void failed(const Run& run);
-    /** The same without counting a failure: it was not posted after all. */
+    // The same without counting a failure: it was not posted after all.
     void returned(const Run& run);
-    /** All that waits here waits in `to`, of the same pieces and fresh, and is under way here. */
+    // All that waits here waits in `to`, of the same pieces and fresh, and is under way here.
     void hand_over(SliceQueue& to);
-    /** What waits in `from`, which it was handed over to, waits here again. @return how many bytes
-     */
+    // What waits in `from`, which it was handed over to, waits here again. @return how many bytes
     uint64_t take_back(SliceQueue& from);
-    /** The same of the next slices alone: one, or more of up to so many bytes. */
+    // The same of the next slices alone: one, or more of up to so many bytes.
     uint64_t take_back(SliceQueue& from, uint64_t bytes, unsigned slices);
-    /** Nothing more is posted. The first error stays. */
+    // Nothing more is posted. The first error stays.
     void fail(ucs_status_t status);
 
     ucs_status_t status() const { return status_; }
-    /** Nothing is under way, and nothing is left to be. */
+    // Nothing is under way, and nothing is left to be.
     bool is_over() const { return waiting_ == 0 && under_way_ == 0; }
 
   private:
@@ -126,12 +123,12 @@ class SliceQueue {
     SliceRules rules_;
     Place next_{};
     std::vector<Run> failed_;
-    uint64_t waiting_ = 0;    //!< bytes to be posted
-    uint64_t under_way_ = 0;  //!< bytes posted, of which it is not known what became
+    uint64_t waiting_ = 0;    // bytes to be posted
+    uint64_t under_way_ = 0;  // bytes posted, of which it is not known what became
     ucs_status_t status_ = UCS_OK;
 };
 
-/** An error of the operation itself, not of its path: it would fail on any. */
+// An error of the operation itself, not of its path: it would fail on any.
 inline bool is_refusal(ucs_status_t status) {
     return status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_INVALID_PARAM ||
            status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED ||

@@ -11,19 +11,17 @@
 // How the transfers of one endpoint share its paths. Pure.
 namespace ucp::bulk {
 
-/**
- * Whether short transfers come behind much longer ones. As long as they do, long ones hold little
- * of the paths, so that a short one finds few bytes before its own; otherwise paths are kept well
- * filled, since programs may be slow to look at completions.
- */
+// Whether short transfers come behind much longer ones. As long as they do, long ones hold little
+// of the paths, so that a short one finds few bytes before its own; otherwise paths are kept well
+// filled, since programs may be slow to look at completions.
 class Mixture {
   public:
-    /** A transfer is short beside so many times its bytes. */
+    // A transfer is short beside so many times its bytes.
     static constexpr uint64_t kMuchLonger = 16;
-    /** The next short one is expected so long. */
+    // The next short one is expected so long.
     static constexpr ucs::Duration kExpected = std::chrono::milliseconds(100);
 
-    /** @param ahead  bytes of other transfers that are under way or wait */
+    // @param ahead  bytes of other transfers that are under way or wait
     void started(uint64_t bytes, uint64_t ahead, ucs::Time now) {
         if (ahead / kMuchLonger >= bytes) until_ = ucs::deadline(now, kExpected);
     }
@@ -33,16 +31,12 @@ class Mixture {
     ucs::Time until_{};
 };
 
-/**
- * A transfer's share: round robin by bytes. What it had too much is taken off its next turn; one
- * post is at most a turn.
- */
+// A transfer's share: round robin by bytes. What it had too much is taken off its next turn; one
+// post is at most a turn.
 class Turn {
   public:
-    /**
-     * Of transfers that are alike the first is to be done first: each has a long turn, in which
-     * most are posted whole. Among short ones it is two slices.
-     */
+    // Of transfers that are alike the first is to be done first: each has a long turn, in which
+    // most are posted whole. Among short ones it is two slices.
     static constexpr size_t kLong = 16 << 20;
     static constexpr unsigned kShortSlices = 2;
 
@@ -50,7 +44,7 @@ class Turn {
         return is_mixed ? kShortSlices * slice : std::max<size_t>(kLong, kShortSlices * slice);
     }
 
-    /** It has posted so much in a turn of that length. @return whether the turn is over */
+    // It has posted so much in a turn of that length. @return whether the turn is over
     bool posted(uint64_t bytes, size_t turn) {
         used_ += bytes;
         if (used_ < turn) return false;
@@ -60,7 +54,7 @@ class Turn {
     }
 
   private:
-    uint64_t used_ = 0;  //!< of its turn
+    uint64_t used_ = 0;  // of its turn
 };
 
 }  // namespace ucp::bulk

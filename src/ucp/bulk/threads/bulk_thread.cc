@@ -19,7 +19,7 @@
 namespace ucp::bulk {
 namespace {
 
-/** Looks without an event until a thread that waits for completions sleeps: some microseconds. */
+// Looks without an event until a thread that waits for completions sleeps: some microseconds.
 constexpr unsigned kLooks = 256;
 constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
 

@@ -21,17 +21,15 @@
 
 namespace ucp::bulk {
 
-/** What the threads of a worker have done. */
+// What the threads of a worker have done.
 struct ThreadCounters {
-    std::atomic<uint64_t> chains{0}, bytes{0};  //!< posted
+    std::atomic<uint64_t> chains{0}, bytes{0};  // posted
 };
 
-/**
- * A thread that moves slices of transfers over queue pairs of its own interface.
- *
- * The public calls are the worker's, one thread at a time, and hold no shard. They wait for the
- * thread, which never waits for the worker.
- */
+// A thread that moves slices of transfers over queue pairs of its own interface.
+//
+// The public calls are the worker's, one thread at a time, and hold no shard. They wait for the
+// thread, which never waits for the worker.
 class BulkThread {
   public:
     struct Params {
@@ -39,33 +37,33 @@ class BulkThread {
         ThreadEvents& events;
         Rules rules;
         ThreadCounters& counters;
-        std::vector<unsigned> cpus;  //!< to run on; empty: any
+        std::vector<unsigned> cpus;  // to run on; empty: any
         uint64_t seed;
         size_t estimated_endpoints;
-        /** Starts a thread; throws std::system_error where there may be no more. */
+        // Starts a thread; throws std::system_error where there may be no more.
         std::thread (*spawn)(std::function<void()> run) = [](std::function<void()> run) {
             return std::thread(std::move(run));
         };
     };
 
-    /** Opens the interface and starts the thread. @return UCS_ERR_NO_RESOURCE: no thread */
+    // Opens the interface and starts the thread. @return UCS_ERR_NO_RESOURCE: no thread
     static ucs_status_t start(const Params& params, uct::MemoryDomain& domain,
                               const std::string& transport, std::unique_ptr<BulkThread>* thread);
-    /** All queue pairs are closed before. */
+    // All queue pairs are closed before.
     ~BulkThread();
     BulkThread(const BulkThread&) = delete;
 
-    /** Runs it in the thread, between two calls of the transport, and waits for its end. */
+    // Runs it in the thread, between two calls of the transport, and waits for its end.
     void call(const std::function<void()>& command);
-    /** There may be something to take. */
+    // There may be something to take.
     void wake();
 
     ucs_status_t make_queue_pair(std::shared_ptr<ThreadQueuePair>* queue_pair);
-    /** From now on the queue pair, which is connected, carries transfers of the shared queue. */
+    // From now on the queue pair, which is connected, carries transfers of the shared queue.
     void begin(ThreadQueuePair& queue_pair, SharedQueue& queue, unsigned domain, double rate);
-    /** It takes no more; ThreadEvent::Kind::kStopped follows when what is under way has ended. */
+    // It takes no more; ThreadEvent::Kind::kStopped follows when what is under way has ended.
     void stop(ThreadQueuePair& queue_pair);
-    /** It is destroyed; if it was in use, this counts as a failure. */
+    // It is destroyed; if it was in use, this counts as a failure.
     void close(ThreadQueuePair& queue_pair);
 
   private:
@@ -101,11 +99,11 @@ class BulkThread {
     ucs::ObjectPool<ThreadChain> chains_{"chains of a thread for bulk transfers"};
     std::unique_ptr<uct::Interface> interface_;
     std::vector<std::shared_ptr<ThreadQueuePair>> queue_pairs_;
-    std::vector<ThreadQueuePair*> posting_;  //!< and stopping
-    size_t next_ = 0;                        //!< of posting_, to be served first
+    std::vector<ThreadQueuePair*> posting_;  // and stopping
+    size_t next_ = 0;                        // of posting_, to be served first
     bool has_failures_ = false;
     bool is_stopping_ = false;
-    ucs::Time tick_{};  //!< when queue pairs are looked at next
+    ucs::Time tick_{};  // when queue pairs are looked at next
 
     int wake_fd_ = -1;
     std::atomic<bool> is_asleep_{false};
@@ -116,10 +114,8 @@ class BulkThread {
     std::thread thread_;
 };
 
-/**
- * A thread's queue pair as the queue pair driver sees it: a dedicated transport endpoint that can
- * be connected and destroyed, each carried out by the thread. Nothing is posted on it by others.
- */
+// A thread's queue pair as the queue pair driver sees it: a dedicated transport endpoint that can
+// be connected and destroyed, each carried out by the thread. Nothing is posted on it by others.
 class QueuePairProxy final : public uct::RefusingEndpoint {
   public:
     explicit QueuePairProxy(std::shared_ptr<ThreadQueuePair> queue_pair);

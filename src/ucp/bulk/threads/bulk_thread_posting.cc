@@ -12,7 +12,7 @@
 namespace ucp::bulk {
 namespace {
 
-/** Under the shard. */
+// Under the shard.
 SharedTransfer* find_transfer(ThreadQueuePair& queue_pair) {
     bool any = false;
     for (SharedTransfer& shared : queue_pair.queue->transfers) {
@@ -24,7 +24,7 @@ SharedTransfer* find_transfer(ThreadQueuePair& queue_pair) {
     return nullptr;
 }
 
-/** Another path to the peer has one. Under the shard. */
+// Another path to the peer has one. Under the shard.
 bool others_have_link(const ThreadQueuePair& queue_pair) {
     const SharedQueue& queue = *queue_pair.queue;
     return queue.others_have_link ||
@@ -126,7 +126,7 @@ bool BulkThread::pull(ThreadQueuePair& queue_pair) {
     return true;
 }
 
-/** What was taken and not posted. */
+// What was taken and not posted.
 void BulkThread::withdraw(ThreadQueuePair& queue_pair, SharedTransfer& shared, const Run& rest,
                           bool is_all) {
     std::lock_guard lock(queue_pair.queue->shard.mutex);
@@ -201,7 +201,7 @@ void BulkThread::handle_failures() {
     }
 }
 
-/** Takes no more from now on. */
+// Takes no more from now on.
 void BulkThread::leave(ThreadQueuePair& queue_pair) {
     SharedQueue& queue = *queue_pair.queue;
     std::vector<BulkThread*> others;
@@ -221,10 +221,8 @@ void BulkThread::stopped(ThreadQueuePair& queue_pair) {
     events_.push({.kind = ThreadEvent::Kind::kStopped, .queue_pair = shared(queue_pair)});
 }
 
-/**
- * Nothing of the queue pair is written here any more when its runs are offered to others, and the
- * worker hears of the failure before it hears of the end of a transfer that the queue pair carried.
- */
+// Nothing of the queue pair is written here any more when its runs are offered to others, and the
+// worker hears of the failure before it hears of the end of a transfer that the queue pair carried.
 void BulkThread::give_up(ThreadQueuePair& queue_pair, ucs_status_t status) {
     struct Lost {
         SharedTransfer* shared;

@@ -19,12 +19,12 @@ struct Transfer;
 struct SharedTransfer;
 struct ThreadQueuePair;
 
-/** What a thread has to say to the worker. */
+// What a thread has to say to the worker.
 struct ThreadEvent {
     enum class Kind : uint8_t {
-        kReturned,  //!< nothing of it is under way, and threads do no more for it
-        kFailed,   //!< the queue pair is destroyed; `transfers` are those whose puts may still land
-        kStopped,  //!< nothing is under way on the queue pair
+        kReturned,  // nothing of it is under way, and threads do no more for it
+        kFailed,    // the queue pair is destroyed; `transfers` are those whose puts may still land
+        kStopped,   // nothing is under way on the queue pair
     };
     Kind kind;
     SharedTransfer* shared = nullptr;
@@ -33,20 +33,20 @@ struct ThreadEvent {
     std::vector<Transfer*> transfers = {};
 };
 
-/** The way from the threads to the worker: in order, and it is woken up. */
+// The way from the threads to the worker: in order, and it is woken up.
 class ThreadEvents {
   public:
     explicit ThreadEvents(DeferredWork& work) : work_(work) {}
 
-    /** Any thread. */
+    // Any thread.
     void push(ThreadEvent entry);
-    /** Something is to be taken: a hint, for who only waits. */
+    // Something is to be taken: a hint, for who only waits.
     bool any() const { return any_.load(std::memory_order_relaxed); }
 
     // --- the worker's thread ---
-    /** Never misses what the deferred work was notified of. */
+    // Never misses what the deferred work was notified of.
     std::vector<ThreadEvent> take();
-    /** Who sleeps for the worker; null: nobody any more. */
+    // Who sleeps for the worker; null: nobody any more.
     void set_wakeup(const Wakeup* wakeup);
 
   private:

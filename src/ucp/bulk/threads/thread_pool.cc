@@ -11,7 +11,7 @@
 namespace ucp::bulk {
 namespace {
 
-/** Where the threads of a device run: near it, as far as the program may. */
+// Where the threads of a device run: near it, as far as the program may.
 std::vector<unsigned> cpus_for(const std::string& device) {
     const ucs::topo::Topology* topology = ucs::topo::Topology::machine();
     if (topology == nullptr) return {};

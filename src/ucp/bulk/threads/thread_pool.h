@@ -19,8 +19,7 @@ namespace ucp {
 
 namespace bulk {
 
-/** The threads of a worker, by device, and what they share with it. Called in the worker's thread.
- */
+// The threads of a worker, by device, and what they share with it. Called in the worker's thread.
 class ThreadPool {
   public:
     ThreadPool(DeferredWork& work, const InterfaceSet& interfaces, Context& context, uint64_t seed,
@@ -28,12 +27,10 @@ class ThreadPool {
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
 
-    /**
-     * A queue pair of a thread, which opens the same transport as that interface of the worker. The
-     * threads are started when first asked for.
-     */
+    // A queue pair of a thread, which opens the same transport as that interface of the worker. The
+    // threads are started when first asked for.
     ucs_status_t make_queue_pair(unsigned interface, std::unique_ptr<uct::Endpoint>* proxy);
-    /** One of UCX_BULK_SHARDS. */
+    // One of UCX_BULK_SHARDS.
     Shard& shard_of(const Endpoint& endpoint);
 
     size_t threads() const;
@@ -55,7 +52,7 @@ class ThreadPool {
     const Rules rules_;
     ThreadCounters counters_;
     std::vector<std::unique_ptr<Shard>> shards_;
-    std::map<unsigned, DeviceThreads> devices_;  //!< by the worker's interface
+    std::map<unsigned, DeviceThreads> devices_;  // by the worker's interface
 };
 
 }  // namespace bulk

@@ -10,7 +10,7 @@
 
 namespace ucp {
 
-/** Messages of the negotiation that have come and are still to be looked at, in their order. */
+// Messages of the negotiation that have come and are still to be looked at, in their order.
 class LaneInbox {
   public:
     struct Entry {
@@ -19,12 +19,12 @@ class LaneInbox {
     };
 
     bool is_empty() const { return next_ == entries_.size(); }
-    /** Throws std::bad_alloc; nothing is added then, and the message is as it was. */
+    // Throws std::bad_alloc; nothing is added then, and the message is as it was.
     void add(uint64_t sender, lanes::Message&& message) {
         if (entries_.size() == entries_.capacity()) entries_.reserve(2 * entries_.size() + 4);
         entries_.push_back({sender, std::move(message)});
     }
-    /** The oldest one. There is one. */
+    // The oldest one. There is one.
     Entry take() {
         Entry entry = std::move(entries_[next_++]);
         if (is_empty()) {
@@ -33,7 +33,7 @@ class LaneInbox {
         }
         return entry;
     }
-    /** Whether there is one of that sender. */
+    // Whether there is one of that sender.
     bool has(uint64_t sender) const {
         for (size_t i = next_; i < entries_.size(); ++i) {
             if (entries_[i].sender == sender) return true;

@@ -15,7 +15,7 @@
 namespace ucp {
 namespace {
 
-/** A dedicated lane's address as it travels in LANE: what it is, where, and its endpoint. */
+// A dedicated lane's address as it travels in LANE: what it is, where, and its endpoint.
 #pragma pack(push, 1)
 struct LaneAddress {
     uint32_t kind;
@@ -32,7 +32,7 @@ lanes::PeerId LaneDriver::identify(lanes::Peer peer) {
 
 namespace {
 
-/** Header and message, ready to be sent. */
+// Header and message, ready to be sent.
 struct Encoded {
     Encoded(uint64_t sender, const lanes::Message& message) {
         const LaneHeader header{sender};
@@ -100,7 +100,7 @@ void LaneDriver::take_lane(lanes::Peer peer) {
     bring_in(peer, std::move(state), status);
 }
 
-/** What the lane knows of its owner, and where it is. */
+// What the lane knows of its owner, and where it is.
 ucs_status_t LaneDriver::prepare(LaneState& state, std::vector<uint8_t>* address) {
     const Endpoint& owner = state.endpoint;
     const WorkerInterface& interface = interfaces_[state.interface_index];
@@ -125,7 +125,7 @@ ucs_status_t LaneDriver::prepare(LaneState& state, std::vector<uint8_t>* address
     return UCS_OK;
 }
 
-/** The lane is the endpoint's; the peer is told where it is. */
+// The lane is the endpoint's; the peer is told where it is.
 void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status) {
     Endpoint& owner = endpoint(peer);
     assert(owner.lane_state() == nullptr);
@@ -178,7 +178,7 @@ void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address
     negotiator_.on_lane_ready(peer, status);
 }
 
-/** Room for one more, there and for what is left of all of them when they go. */
+// Room for one more, there and for what is left of all of them when they go.
 void LaneDriver::make_graves() {
     graveyard_.reserve(graveyard_.size() + 1);
     abandoned_.reserve(abandoned_.size() + graveyard_.size() + 1);

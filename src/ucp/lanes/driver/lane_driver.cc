@@ -33,7 +33,7 @@ constexpr size_t kCollectedAtOnce = 20, kRankedAtOnce = 3;
 // switch of the other direction, and the rest a decision at most.
 constexpr unsigned kHeardAtOnce = 2;
 
-constexpr uint32_t kNoCap = 1u << 24;  //!< more endpoints than any worker has
+constexpr uint32_t kNoCap = 1u << 24;  // more endpoints than any worker has
 
 bool is_enabled(const Config& config) {
     return config.lanes != LaneMode::kScalable && config.switch_interval != ucs::kForever &&
@@ -454,7 +454,7 @@ void LaneDriver::look_at_full_lanes(ucs::Time now) {
     }
 }
 
-/** @return UCS_ERR_NO_RESOURCE, or UCS_OK if that was the last try */
+// @return UCS_ERR_NO_RESOURCE, or UCS_OK if that was the last try
 ucs_status_t LaneDriver::post_end_marker(LaneState& state) {
     const auto pack = [](void* destination, void* arg) -> size_t {
         const auto& bytes = *static_cast<std::vector<std::byte>*>(arg);

@@ -28,22 +28,20 @@
 
 namespace ucp {
 
-/**
- * Carries out what the negotiator decides, with the transports and endpoints of a worker, and feeds
- * it with what happens: scores of the tracker, messages of peers, lanes made, flushed, failed.
- *
- * A lane is never destroyed from within a call of its transport: destroy_lane() puts it aside, and
- * progress() destroys it. Peers are named by Endpoint::serial().
- */
+// Carries out what the negotiator decides, with the transports and endpoints of a worker, and feeds
+// it with what happens: scores of the tracker, messages of peers, lanes made, flushed, failed.
+//
+// A lane is never destroyed from within a call of its transport: destroy_lane() puts it aside, and
+// progress() destroys it. Peers are named by Endpoint::serial().
 class LaneDriver final : public lanes::Sink, public LaneEvents {
   public:
-    /** Is told when an endpoint's dedicated lane is established, or is about to go. */
+    // Is told when an endpoint's dedicated lane is established, or is about to go.
     using OnLaneChange = std::function<void(Endpoint& endpoint, bool is_established)>;
 
     struct Options {
-        uint64_t uuid;          //!< of the worker
-        uint64_t seed;          //!< for the samples of the tracker
-        bool has_virtual_time;  //!< the clock moves between calls of progress only
+        uint64_t uuid;          // of the worker
+        uint64_t seed;          // for the samples of the tracker
+        bool has_virtual_time;  // the clock moves between calls of progress only
     };
 
     LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate& gate, const Config& config,
@@ -52,12 +50,10 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
 
     void on_lane_change(OnLaneChange callback) { on_lane_change_ = std::move(callback); }
 
-    /** Timer work: tracker windows, rankings, timers of the negotiation. */
+    // Timer work: tracker windows, rankings, timers of the negotiation.
     void advance(ucs::Time now);
-    /**
-     * Work put aside by calls that could not do it where they were.
-     * @return messages of peers that were looked at
-     */
+    // Work put aside by calls that could not do it where they were.
+    // @return messages of peers that were looked at
     unsigned run_deferred();
     ucs::Time next_deadline() const;
     bool has_deferred() const { return has_deferred_; }
@@ -70,14 +66,14 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     bool has_link(const Endpoint& endpoint) const override;
     void endpoint_closing(Endpoint& endpoint);
     void endpoint_failed(Endpoint& endpoint);
-    /** @return true if nothing here knows the endpoint any more, so that it may be freed */
+    // @return true if nothing here knows the endpoint any more, so that it may be freed
     bool release_endpoint(Endpoint& endpoint);
     void lane_failed(Endpoint& endpoint, ucs_status_t status);
-    /** @return false if the transport endpoint is not that of a kept lane */
+    // @return false if the transport endpoint is not that of a kept lane
     bool kept_lane_failed(const uct::Endpoint* lane);
     void marker_posted(Endpoint& endpoint);
     void lane_full(Endpoint& endpoint);
-    /** Start to give back all lanes. */
+    // Start to give back all lanes.
     void withdraw();
     bool holds_lanes() const {
         return negotiator_.held() + negotiator_.parked() != 0 || !graveyard_.empty();
@@ -86,12 +82,12 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     // --- ucpx ---
     bool is_adaptive(const Endpoint& endpoint) const;
     ucs_status_t set_policy(Endpoint& endpoint, lanes::Policy policy);
-    /** What the endpoint's local score is multiplied by; not negative. */
+    // What the endpoint's local score is multiplied by; not negative.
     ucs_status_t set_weight(Endpoint& endpoint, double weight);
     const lanes::Negotiator& negotiator() const { return negotiator_; }
     const lanes::Link* link_of(const Endpoint& endpoint) const;
     Endpoint* endpoint_of(lanes::Peer peer) const;
-    /** A lane to that worker is kept. */
+    // A lane to that worker is kept.
     bool keeps_lane_to(uint64_t uuid) const { return kept_.contains(uuid); }
     void set_callback(ucpx_lane_callback_t callback, void* argument) {
         callback_ = callback;
@@ -127,7 +123,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
         lanes::Peer peer;
         std::unique_ptr<LaneState> state;
     };
-    /** Of no endpoint: the next one to the same worker may take it. */
+    // Of no endpoint: the next one to the same worker may take it.
     struct KeptLane {
         QueuePairBudget::Share share;
         std::unique_ptr<uct::Endpoint> dedicated;
@@ -142,30 +138,28 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 
-    /**
-     * The rates of an interval on their way from the tracker to the negotiator: some in each
-     * progress, so that no call of it takes long.
-     */
+    // The rates of an interval on their way from the tracker to the negotiator: some in each
+    // progress, so that no call of it takes long.
     struct Ranking {
         enum class Step : uint8_t { kNone, kCollect, kHandOver };
         struct Found {
             lanes::Peer peer;
             double rate = 0, variance = 0;
-            /** The lowest comes first out of a heap. */
+            // The lowest comes first out of a heap.
             bool operator<(const Found& other) const { return peer > other.peer; }
         };
         Step step = Step::kNone;
         ucs::Time begun{};
-        size_t place = 0;          //!< in the tracker's table
-        std::vector<Found> found;  //!< a heap
-        size_t before = 0;         //!< in scored_before_
+        size_t place = 0;          // in the tracker's table
+        std::vector<Found> found;  // a heap
+        size_t before = 0;         // in scored_before_
     };
 
-    /** A lane that messages wait for. */
+    // A lane that messages wait for.
     struct FullLane {
         lanes::Peer peer;
-        ucs::Time end;  //!< of the patience with it
-        bool is_last;   //!< the peer was given a little more, as this end may have slept itself
+        ucs::Time end;  // of the patience with it
+        bool is_last;   // the peer was given a little more, as this end may have slept itself
     };
 
     void put_in(uint64_t sender, lanes::Message&& message);
@@ -200,12 +194,12 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
     Ranking ranking_;
-    std::vector<lanes::Peer> scored_, scored_before_;  //!< in order
-    std::unordered_map<uint64_t, double> weights_;     //!< by the peer's worker id; others have 1
-    std::map<lanes::Peer, Endpoint*> peers_;           //!< grows without a step that takes long
+    std::vector<lanes::Peer> scored_, scored_before_;  // in order
+    std::unordered_map<uint64_t, double> weights_;     // by the peer's worker id; others have 1
+    std::map<lanes::Peer, Endpoint*> peers_;           // grows without a step that takes long
     std::vector<Buried> graveyard_;
-    std::unordered_map<uint64_t, KeptLane> kept_;        //!< by the peer's worker id
-    std::vector<std::unique_ptr<LaneState>> abandoned_;  //!< lanes gone, a completion still out
+    std::unordered_map<uint64_t, KeptLane> kept_;        // by the peer's worker id
+    std::vector<std::unique_ptr<LaneState>> abandoned_;  // lanes gone, a completion still out
     std::vector<lanes::Peer> to_forget_;
     std::vector<Endpoint*> flushes_due_;
     std::vector<FullLane> full_lanes_;
@@ -219,7 +213,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     ucpx_lane_callback_t callback_ = nullptr;
     void* callback_argument_ = nullptr;
     uint64_t replays_ = 0;
-    uint64_t held_messages_ = 0;  //!< that receive gates held back so far
+    uint64_t held_messages_ = 0;  // that receive gates held back so far
     uint64_t windows_ = 0;
     unsigned peak_held_ = 0;
 };

@@ -10,18 +10,16 @@
 
 namespace ucp {
 
-/**
- * What a dedicated lane saves of an endpoint's time, in nanoseconds for each message and each byte:
- * the costs of its scalable transport less those of the dedicated one, as their attributes tell
- * them. Large transfers are cut into slices, and each slice costs as much as a message.
- *
- * A dedicated transport is there because it is the faster one: it is taken to save a nanosecond a
- * message at least, also where the attributes see no difference.
- *
- * @param slice              bytes of a slice, above 0
- * @param bytes_per_message  so many bytes count as one message, 0: bytes do not count; nothing: by
- *                           the attributes
- */
+// What a dedicated lane saves of an endpoint's time, in nanoseconds for each message and each byte:
+// the costs of its scalable transport less those of the dedicated one, as their attributes tell
+// them. Large transfers are cut into slices, and each slice costs as much as a message.
+//
+// A dedicated transport is there because it is the faster one: it is taken to save a nanosecond a
+// message at least, also where the attributes see no difference.
+//
+// @param slice              bytes of a slice, above 0
+// @param bytes_per_message  so many bytes count as one message, 0: bytes do not count; nothing: by
+//                           the attributes
 inline ucs::UsageTracker::Value savings(const uct::InterfaceAttributes& scalable,
                                         const uct::InterfaceAttributes& dedicated, size_t slice,
                                         std::optional<double> bytes_per_message) {

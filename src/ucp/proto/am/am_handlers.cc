@@ -28,7 +28,7 @@ std::pair<void*, Owner> owner_of(void* data) {
     return {reinterpret_cast<void*>(value & ~uintptr_t{3}), static_cast<Owner>(value & 3)};
 }
 
-/** The announcement's bytes, and how many there are in front of them. */
+// The announcement's bytes, and how many there are in front of them.
 struct KeptAnnouncement {
     size_t size;
     uint64_t owner;
@@ -82,7 +82,7 @@ ucs_status_t AmHandlers::set(const ucp_am_handler_param_t& param) {
     if (has(UCP_AM_HANDLER_PARAM_FIELD_FLAGS)) handler.flags = param.flags;
     return set(param.id, handler);
 }
-/** @return null if there is none; one that waits for messages that came before it gets them */
+// @return null if there is none; one that waits for messages that came before it gets them
 const AmHandlers::Handler* AmHandlers::handler_of(uint16_t id) {
     if (is_set(id)) [[likely]]
         return &handlers_[id];
@@ -117,7 +117,7 @@ unsigned AmHandlers::run_deferred() {
     return count;
 }
 
-/** The message's data, if it is no announcement, is a block of allocate() that passes over. */
+// The message's data, if it is no announcement, is a block of allocate() that passes over.
 void AmHandlers::keep_early(const Message& message, std::span<const std::byte> announced) {
     EarlyMessage early;
     early.id = message.id;

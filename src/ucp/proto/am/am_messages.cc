@@ -20,8 +20,8 @@ namespace {
 
 struct AmSend : EagerSend {
     AmHeader am{};
-    const void* header = nullptr;  //!< the user's
-    void* header_copy = nullptr;   //!< malloc'd, or null
+    const void* header = nullptr;  // the user's
+    void* header_copy = nullptr;   // malloc'd, or null
 };
 
 void close_am_send(Request& request) {
@@ -58,7 +58,7 @@ ucs_status_t post_am(Request& request, const Lane& lane) {
 
 // --- arriving ---
 
-/** On whose endpoint the sender is answered, if it wants to be. */
+// On whose endpoint the sender is answered, if it wants to be.
 uint64_t to_answer(const AmHeader& am, uint64_t sender) {
     const unsigned partner = am.flags >> kAmPartnerShift;
     return partner != 0 ? partner : sender;
@@ -97,16 +97,16 @@ ucs_status_t AmHandlers::on_single(void* arg, void* data, size_t length,
 
 namespace {
 
-/** A message on its way: data in a block that the handler may keep. */
+// A message on its way: data in a block that the handler may keep.
 struct Arriving {
     AmHandlers* handlers;
     AmHeader am;
     uint64_t sender;
     size_t total;
     std::byte* data;
-    size_t room;  //!< bytes of `data`
+    size_t room;  // bytes of `data`
     std::unique_ptr<std::byte[]> header;
-    HeldBytes held;  //!< of the sender's memory here
+    HeldBytes held;  // of the sender's memory here
 };
 
 ucs_status_t store_in_block(void* target, size_t offset, const void* data, size_t length) {

@@ -7,7 +7,7 @@
 namespace ucp {
 namespace {
 
-/** The registration that covers the buffer on the lane's device, made at need; null: copy. */
+// The registration that covers the buffer on the lane's device, made at need; null: copy.
 const uct::MemoryHandle* registration(EagerSend& send, const Lane& lane) {
     const auto address = reinterpret_cast<uintptr_t>(send.buffer.data());
     if (send.user_memory != nullptr && send.user_memory->covers(address, send.buffer.length())) {
@@ -23,7 +23,7 @@ const uct::MemoryHandle* registration(EagerSend& send, const Lane& lane) {
     return send.registration.handle;
 }
 
-/** What the pieces of any message go by is what those of a stream go by. */
+// What the pieces of any message go by is what those of a stream go by.
 bool wants_zcopy(EagerSend& send, const Lane& lane) {
     if (!send.buffer.is_contiguous() || send.no_registration) return false;
     const select::ProtocolTable& protocols = Request::of(send).endpoint->protocols(lane);

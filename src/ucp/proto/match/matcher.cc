@@ -8,7 +8,7 @@ namespace ucp {
 template <typename Bucket>
 TagTable<Bucket>::TagTable() : buckets_(new Bucket[size_t{1} << kInitialBits]) {}
 
-/** Elements of one tag keep their order: they leave one bucket in order and share the next one. */
+// Elements of one tag keep their order: they leave one bucket in order and share the next one.
 template <typename Bucket>
 void TagTable<Bucket>::grow() {
     size_t old_count = bucket_count();
@@ -30,7 +30,7 @@ template class TagTable<UnexpectedMessage::List<&UnexpectedMessage::bucket_hook>
 
 namespace {
 
-/** The element before the first for which `condition` holds; the last one if there is none. */
+// The element before the first for which `condition` holds; the last one if there is none.
 template <typename Condition>
 ExpectedReceive::List::iterator before_first(ExpectedReceive::List& list, Condition condition) {
     auto before = list.before_begin();

@@ -14,7 +14,7 @@ namespace ucp {
 using Tag = uint64_t;
 inline constexpr Tag kFullTagMask = ~Tag{0};
 
-/** Does a receive with this mask name its messages, all but a few bits of the tag? */
+// Does a receive with this mask name its messages, all but a few bits of the tag?
 constexpr bool is_exact_mask(Tag mask) {
     return std::popcount(mask) >= 60;
 }
@@ -23,10 +23,8 @@ constexpr bool tag_matches(Tag message, Tag wanted, Tag mask) {
     return ((message ^ wanted) & mask) == 0;
 }
 
-/**
- * A posted receive, embedded in its request. Mostly the first of its list is the one that is taken,
- * so lists are linked one way, and nothing is written into neighbours.
- */
+// A posted receive, embedded in its request. Mostly the first of its list is the one that is taken,
+// so lists are linked one way, and nothing is written into neighbours.
 struct ExpectedReceive {
     using Hook = boost::intrusive::slist_member_hook<
         boost::intrusive::link_mode<boost::intrusive::normal_link>>;
@@ -34,7 +32,7 @@ struct ExpectedReceive {
     Hook hook;
     Tag tag;
     Tag mask;
-    uint64_t sequence = 0;  //!< from 1, in the order of posting; 0: not posted
+    uint64_t sequence = 0;  // from 1, in the order of posting; 0: not posted
 
     bool is_posted() const { return sequence != 0; }
 
@@ -45,7 +43,7 @@ struct ExpectedReceive {
         boost::intrusive::linear<true>>;
 };
 
-/** A message that no receive was posted for when it came. It knows whether it is linked. */
+// A message that no receive was posted for when it came. It knows whether it is linked.
 struct UnexpectedMessage {
     using Hook = boost::intrusive::list_member_hook<>;
 
@@ -60,7 +58,7 @@ struct UnexpectedMessage {
                                boost::intrusive::constant_time_size<false>>;
 };
 
-/** Lists by hash of the tag; the number of buckets follows the number of elements. */
+// Lists by hash of the tag; the number of buckets follows the number of elements.
 template <typename Bucket>
 class TagTable {
   public:
@@ -68,7 +66,7 @@ class TagTable {
 
     TagTable();
 
-    /** The bits of tags that count. Only while the table is empty. */
+    // The bits of tags that count. Only while the table is empty.
     void set_mask(Tag mask) { mask_ = mask; }
     Tag mask() const { return mask_; }
     Bucket& bucket(Tag tag) { return buckets_[index(tag & mask_)]; }
@@ -77,7 +75,7 @@ class TagTable {
             grow();
         bucket(element.tag).push_back(element);
     }
-    /** The caller has taken an element out of its bucket. */
+    // The caller has taken an element out of its bucket.
     void removed() { --size_; }
     size_t size() const { return size_; }
     template <typename Taker>
@@ -99,22 +97,20 @@ class TagTable {
     std::unique_ptr<Bucket[]> buckets_;
 };
 
-/**
- * Pairs posted receives with arrived messages.
- *
- * Rules of matching: a message goes to the earliest posted receive that fits it; a receive takes
- * the earliest arrived message that fits it. Receives with the *exact mask* are found by hash; the
- * others stand in one queue, and posting numbers decide between the two. Messages stand in a hash
- * by tag and in one queue in the order of arrival. Owns no element: requests and messages come from
- * the worker's pools. The tables double when there are more elements than buckets, which is the
- * only allocation, and rare.
- *
- * The exact mask is the one that the program names its messages by: full in Open MPI, all but two
- * bits in MPICH. It is taken over from a receive that comes while both tables are empty.
- */
+// Pairs posted receives with arrived messages.
+//
+// Rules of matching: a message goes to the earliest posted receive that fits it; a receive takes
+// the earliest arrived message that fits it. Receives with the *exact mask* are found by hash; the
+// others stand in one queue, and posting numbers decide between the two. Messages stand in a hash
+// by tag and in one queue in the order of arrival. Owns no element: requests and messages come from
+// the worker's pools. The tables double when there are more elements than buckets, which is the
+// only allocation, and rare.
+//
+// The exact mask is the one that the program names its messages by: full in Open MPI, all but two
+// bits in MPICH. It is taken over from a receive that comes while both tables are empty.
 class Matcher {
   public:
-    /** The receive that an arriving message belongs to, taken out of the queues; null if none. */
+    // The receive that an arriving message belongs to, taken out of the queues; null if none.
     ExpectedReceive* take_expected(Tag tag) {
         if (!wildcards_.empty()) [[unlikely]]
             return take_earliest(tag);
@@ -129,7 +125,7 @@ class Matcher {
         first.sequence = 0;
         return &first;
     }
-    /** Post a receive; the caller has found no message for it. */
+    // Post a receive; the caller has found no message for it.
     void post(ExpectedReceive& receive) {
         receive.sequence = ++posted_;
         if (receive.mask == exact_mask() || adopt(receive.mask)) [[likely]] {
@@ -138,23 +134,23 @@ class Matcher {
             wildcards_.push_back(receive);
         }
     }
-    /** Take a posted receive back. */
+    // Take a posted receive back.
     void withdraw(ExpectedReceive& receive);
 
-    /** The earliest message that fits, left in the queues; null if none. */
+    // The earliest message that fits, left in the queues; null if none.
     UnexpectedMessage* find_unexpected(Tag tag, Tag mask) {
         return by_tag_.size() == 0 ? nullptr : search_unexpected(tag, mask);
     }
-    /** Keep a message; the caller has found no receive for it. */
+    // Keep a message; the caller has found no receive for it.
     void keep(UnexpectedMessage& message);
     void remove(UnexpectedMessage& message);
 
-    /** Receives posted so far. */
+    // Receives posted so far.
     uint64_t posted() const { return posted_; }
     bool has_expected() const { return exact_.size() > 0 || !wildcards_.empty(); }
     size_t unexpected_count() const { return by_tag_.size(); }
 
-    /** Withdraw all receives and hand each to `taker`, which may free it. */
+    // Withdraw all receives and hand each to `taker`, which may free it.
     template <typename Taker>
     void drain_expected(Taker taker) {
         const auto take = [&](ExpectedReceive& receive) {
@@ -164,8 +160,7 @@ class Matcher {
         exact_.drain(take);
         wildcards_.clear_and_dispose([&](ExpectedReceive* receive) { take(*receive); });
     }
-    /** Remove the messages for which `condition` holds and hand each to `taker`, which may free it.
-     */
+    // Remove the messages for which `condition` holds and hand each to `taker`, which may free it.
     template <typename Condition, typename Taker>
     void remove_unexpected_if(Condition condition, Taker taker) {
         for (auto it = arrived_.begin(); it != arrived_.end();) {
@@ -180,7 +175,7 @@ class Matcher {
     UnexpectedMessage* search_unexpected(Tag tag, Tag mask);
 
     ExpectedReceive* take_earliest(Tag tag);
-    /** Make it the exact mask, if it is fit for that and nothing depends on the other one. */
+    // Make it the exact mask, if it is fit for that and nothing depends on the other one.
     bool adopt(Tag mask);
     Tag exact_mask() const { return exact_.mask(); }
 

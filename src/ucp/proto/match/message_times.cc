@@ -9,7 +9,7 @@
 namespace ucp {
 namespace {
 
-/** Of a network's figures none is more wrong than this. */
+// Of a network's figures none is more wrong than this.
 constexpr double kMostWrong = 4;
 
 uint64_t nanoseconds(ucs::Duration duration) {

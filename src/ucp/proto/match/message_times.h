@@ -14,33 +14,31 @@
 namespace ucp {
 
 #pragma pack(push, 1)
-/** kTook: what a message of the worker that this goes to has cost who received it. */
+// kTook: what a message of the worker that this goes to has cost who received it.
 struct TookMessage {
-    uint64_t from;   //!< uuid of who received it
-    uint64_t stamp;  //!< that came with the message
+    uint64_t from;   // uuid of who received it
+    uint64_t stamp;  // that came with the message
     // in nanoseconds
-    uint64_t work;    //!< of the receiver's processor; kUnknown
-    uint64_t before;  //!< from its beginning until it was seen; 0: the clocks differ
-    uint64_t took;    //!< from then to its end
+    uint64_t work;    // of the receiver's processor; kUnknown
+    uint64_t before;  // from its beginning until it was seen; 0: the clocks differ
+    uint64_t took;    // from then to its end
 
     static constexpr uint64_t kUnknown = UINT64_MAX;
 };
 #pragma pack(pop)
 
-/**
- * Times some of the long tagged messages, and learns from them how to send (UCX_COSTS=learn).
- *
- * The sender says which messages are timed: such a message bears a stamp. Both ends add up what
- * time their processors work at it, not what they wait; the receiver tells the sender when it has
- * ended. Within a host, where clocks are the same, the stamp is the time at which it began.
- *
- *   sender                                   receiver
- *   open(), work at each piece   ----->      begin(), work at each piece
- *   learns                       <-----      end(): kTook
- */
+// Times some of the long tagged messages, and learns from them how to send (UCX_COSTS=learn).
+//
+// The sender says which messages are timed: such a message bears a stamp. Both ends add up what
+// time their processors work at it, not what they wait; the receiver tells the sender when it has
+// ended. Within a host, where clocks are the same, the stamp is the time at which it began.
+//
+//   sender                                   receiver
+//   open(), work at each piece   ----->      begin(), work at each piece
+//   learns                       <-----      end(): kTook
 class MessageTimes {
   public:
-    /** @param is_on  else nothing is timed, and what peers tell is dropped */
+    // @param is_on  else nothing is timed, and what peers tell is dropped
     MessageTimes(const ucs::Clock& clock, EndpointTable& endpoints, bool is_on)
         : clock_(clock), endpoints_(endpoints), is_on_(is_on) {}
     MessageTimes(const MessageTimes&) = delete;
@@ -51,14 +49,12 @@ class MessageTimes {
 
     // --- the sender ---
 
-    /** A message that is timed begins. @return its stamp, not 0 */
+    // A message that is timed begins. @return its stamp, not 0
     uint64_t open(const Endpoint& endpoint, const LearnedLane& lane,
                   select::LearnedCosts::Class which, select::Way way, size_t length);
-    /**
-     * Does a piece of work at a message.
-     * @param stamp  0: it is not timed
-     * @param work  whatever it returns; a ucs_status_t other than an error is work done
-     */
+    // Does a piece of work at a message.
+    // @param stamp  0: it is not timed
+    // @param work  whatever it returns; a ucs_status_t other than an error is work done
     template <typename Work>
     auto work(uint64_t stamp, Work piece) {
         if (stamp == 0) [[likely]]
@@ -71,33 +67,31 @@ class MessageTimes {
 
     // --- the receiver ---
 
-    /**
-     * The first of a message that is timed has come.
-     * @param length  of the message, of which `arrived` bytes are here
-     */
+    // The first of a message that is timed has come.
+    // @param length  of the message, of which `arrived` bytes are here
     void begin(Timing& timing, uint64_t sender, uint64_t stamp, size_t length, size_t arrived);
     ucs::Time now() const { return clock_.now(); }
-    /** All of it is here, though its receive is not: from now on only the program is waited for. */
+    // All of it is here, though its receive is not: from now on only the program is waited for.
     void arrived(Timing& timing) { timing.took = clock_.now().time_since_epoch() - timing.began; }
-    /** Its receive has ended, with what its status says. */
+    // Its receive has ended, with what its status says.
     void end(const Request& request, Timing& timing);
 
   private:
-    /** A message of ours that is timed. */
+    // A message of ours that is timed.
     struct Open {
-        uint64_t stamp = 0;  //!< 0: none
+        uint64_t stamp = 0;  // 0: none
         uint64_t peer = 0;
         select::LearnedCosts* costs = nullptr;
         select::LearnedCosts::Class which{};
         select::Way way{};
-        double assumed = 0;     //!< seconds
-        ucs::Duration wires{};  //!< at most, of its time
+        double assumed = 0;     // seconds
+        ucs::Duration wires{};  // at most, of its time
         ucs::Duration work{};
     };
-    /** In a stamp, below the time. */
+    // In a stamp, below the time.
     static constexpr uint64_t kSharedClock = 1;
-    static constexpr unsigned kPlaceBits = 5;  //!< with the former
-    static constexpr size_t kPlaces = 16;      //!< the first is for none
+    static constexpr unsigned kPlaceBits = 5;  // with the former
+    static constexpr size_t kPlaces = 16;      // the first is for none
 
     static size_t place_of(uint64_t stamp) { return (stamp >> 1) % kPlaces; }
     void add_work(uint64_t stamp, ucs::Duration work) {
@@ -114,7 +108,7 @@ class MessageTimes {
     std::array<Open, kPlaces> open_{};
 };
 
-/** A scope in which the receiver works at a message. */
+// A scope in which the receiver works at a message.
 class ReceiverWork {
   public:
     explicit ReceiverWork(Timing& timing)

@@ -42,7 +42,7 @@ bool can_use_device(const Endpoint& endpoint, const Lane& lane, const AtomicRequ
            atomic.remote->find_for_atomics(lane.domains) != uct::kInvalidRemoteKey;
 }
 
-/** Place of the operand in the 8-byte word around it, in bits. */
+// Place of the operand in the 8-byte word around it, in bits.
 unsigned shift_of(const AtomicRequest& atomic) {
     return static_cast<unsigned>(atomic.address & 7) * 8;
 }
@@ -57,7 +57,7 @@ uint64_t next_word(const AtomicRequest& atomic, uint64_t word) {
     return (word & ~(word_mask(4) << shift)) | (next << shift);
 }
 
-/** Is the operation done with what the last compare-swap found? If not, that is the next guess. */
+// Is the operation done with what the last compare-swap found? If not, that is the next guess.
 bool is_done(AtomicRequest& atomic) {
     // A word that the operation leaves as it is needs no swap.
     if (atomic.found == atomic.guess || next_word(atomic, atomic.found) == atomic.found) {
@@ -71,8 +71,8 @@ bool is_done(AtomicRequest& atomic) {
 
 void step_finished(uct::Completion* self);
 
-/** @return UCS_OK: done; UCS_INPROGRESS: step_finished() will be called; UCS_ERR_NO_RESOURCE; an
- * error */
+// @return UCS_OK: done; UCS_INPROGRESS: step_finished() will be called; UCS_ERR_NO_RESOURCE; an
+// error
 ucs_status_t swap(Request& request, const Lane& lane) {
     AtomicRequest& atomic = request.part<AtomicRequest>();
     for (;;) {
@@ -88,10 +88,8 @@ ucs_status_t swap(Request& request, const Lane& lane) {
     }
 }
 
-/**
- * The next step of a loop. It does not queue behind what waits on the endpoint, since that may wait
- * for a fence that waits for this loop; without room on the lane the worker's progress tries again.
- */
+// The next step of a loop. It does not queue behind what waits on the endpoint, since that may wait
+// for a fence that waits for this loop; without room on the lane the worker's progress tries again.
 void swap_again(Request& request) {
     Endpoint& endpoint = *request.endpoint;
     ucs_status_t status = endpoint.status();
@@ -168,7 +166,7 @@ void begin_atomic(OneSided& owner, Request& request, Endpoint& endpoint,
     if (!can_use_device(endpoint, endpoint.one_sided_lane(), atomic)) emulate_atomic(request);
 }
 
-/** No processor, and no adapter here, does atomics in the memory of a device. */
+// No processor, and no adapter here, does atomics in the memory of a device.
 ucs_status_t check_target(const RemoteMemory& remote) {
     if (remote.header().memory_type == UCS_MEMORY_TYPE_HOST) return UCS_OK;
     ucs::log_error("atomic operations on {} memory are not supported",

@@ -16,22 +16,22 @@ class OneSided;
 
 #pragma pack(push, 1)
 
-/** Whose memory, and where in it. */
+// Whose memory, and where in it.
 struct RemoteAccess {
-    uint64_t identity;  //!< of the target's RegionTable
+    uint64_t identity;  // of the target's RegionTable
     uint64_t region;
     uint64_t address;
 };
 
-/** kPut: the bytes that follow belong at the address; the last piece is acknowledged. */
+// kPut: the bytes that follow belong at the address; the last piece is acknowledged.
 struct EmulatedPut {
-    uint64_t from;     //!< uuid
-    uint64_t request;  //!< the initiator's
+    uint64_t from;     // uuid
+    uint64_t request;  // the initiator's
     RemoteAccess to;
     uint8_t is_last;
 };
 
-/** kGetRequest */
+// kGetRequest
 struct EmulatedGet {
     uint64_t from;
     uint64_t request;
@@ -39,32 +39,32 @@ struct EmulatedGet {
     uint64_t length;
 };
 
-/** kGetReply: bytes that belong at `offset` follow. */
+// kGetReply: bytes that belong at `offset` follow.
 struct EmulatedGetReply {
     uint64_t from;
     uint64_t request;
     uint64_t offset;
 };
 
-/** kAtomicRequest */
+// kAtomicRequest
 struct EmulatedAtomic {
     uint64_t from;
     uint64_t request;
     RemoteAccess to;
-    uint8_t op;    //!< uct::AtomicOp
-    uint8_t size;  //!< 4 or 8
+    uint8_t op;    // uct::AtomicOp
+    uint8_t size;  // 4 or 8
     uint64_t operand;
     uint64_t compare;
 };
 
-/** kAtomicReply */
+// kAtomicReply
 struct EmulatedAtomicReply {
     uint64_t from;
     uint64_t request;
     uint64_t value;
 };
 
-/** kRmaAck: a put has been done, or an operation was refused. */
+// kRmaAck: a put has been done, or an operation was refused.
 struct EmulatedDone {
     uint64_t from;
     uint64_t request;
@@ -73,9 +73,9 @@ struct EmulatedDone {
 
 #pragma pack(pop)
 
-/** Go on by emulation: a put at the offset reached, a get from there on. */
+// Go on by emulation: a put at the offset reached, a get from there on.
 void emulate_rma(Request& request);
-/** The same for an atomic operation. */
+// The same for an atomic operation.
 void emulate_atomic(Request& request);
 
 void add_emulation_origin_handlers(OneSided& owner, InterfaceSet& interfaces);

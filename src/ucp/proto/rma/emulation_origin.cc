@@ -14,10 +14,8 @@ RemoteAccess access_to(const RemoteMemory& remote, uint64_t address) {
     return {remote.header().identity, remote.header().region, address};
 }
 
-/**
- * From its first message on the operation is one that a flush or fence waits for: not before, since
- * what waits in the queue before it may wait for a fence.
- */
+// From its first message on the operation is one that a flush or fence waits for: not before, since
+// what waits in the queue before it may wait for a fence.
 void count_remote(Request& request, std::optional<uint32_t>& number) {
     if (!number) number = request.endpoint->remote_operation_started();
 }
@@ -90,7 +88,7 @@ void emulate(Request& request, Request::Post post) {
     request.pool->await_answer(request);
 }
 
-/** The operation that an answer names, if it went to the peer that the answer is from. */
+// The operation that an answer names, if it went to the peer that the answer is from.
 Request* find_operation(OneSided& owner, uint64_t id, uint64_t from) {
     Request* request = owner.requests.find(id);
     if (request == nullptr || request->endpoint == nullptr ||
@@ -104,7 +102,7 @@ Request* find_operation(OneSided& owner, uint64_t id, uint64_t from) {
 
 using Payload = std::span<const std::byte>;
 
-/** A handler of answers: `kHandle` gets those to operations that are under way. */
+// A handler of answers: `kHandle` gets those to operations that are under way.
 template <typename Message, void (*kHandle)(OneSided&, Request&, const Message&, Payload)>
 ucs_status_t on_answer(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     OneSided& owner = *static_cast<OneSided*>(arg);

@@ -31,7 +31,7 @@ void refuse(OneSided& owner, uint64_t from, uint64_t request) {
 
 using Payload = std::span<const std::byte>;
 
-/** A handler of requests: `kHandle` gets those that say whom they are from. */
+// A handler of requests: `kHandle` gets those that say whom they are from.
 template <typename Message, void (*kHandle)(OneSided&, const Message&, Payload)>
 ucs_status_t on_request(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     Message message;
@@ -58,7 +58,7 @@ void serve_put(OneSided& owner, const EmulatedPut& put, Payload payload) {
     if (put.is_last) answer(owner, put.from, put.request, UCS_OK);
 }
 
-/** The part of the internal request that sends what a get asked for. */
+// The part of the internal request that sends what a get asked for.
 struct GetAnswer {
     OneSided* owner;
     EmulatedGet get;
@@ -123,7 +123,7 @@ void serve_get(OneSided& owner, const EmulatedGet& get, Payload rest) {
     endpoint->start(*request);
 }
 
-/** The processor's own atomics; words of other lanes' atomics are not atomic with them. */
+// The processor's own atomics; words of other lanes' atomics are not atomic with them.
 template <typename Word>
 uint64_t execute(Word* word, const EmulatedAtomic& atomic) {
     Word old = __atomic_load_n(word, __ATOMIC_RELAXED);

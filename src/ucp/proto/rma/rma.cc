@@ -28,11 +28,11 @@ bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote) {
 
 using bulk::Direction;
 
-/** What a direction is called by transports and by the table of protocols. */
+// What a direction is called by transports and by the table of protocols.
 struct DirectionTraits {
     const char* name;
     select::Operation operation;
-    uint32_t any, copy, zero_copy;  //!< bits of uct::Capability
+    uint32_t any, copy, zero_copy;  // bits of uct::Capability
     uct::OperationLimits uct::InterfaceAttributes::*limits;
 };
 
@@ -61,10 +61,8 @@ void unpack_get(void* arg, const void* data, size_t length) {
     std::memcpy(arg, data, length);
 }
 
-/**
- * The shortest way: the data goes with the work request, if it fits and there is room. What fits is
- * what the table of protocols has in its first range of puts, which is not looked up here.
- */
+// The shortest way: the data goes with the work request, if it fits and there is room. What fits is
+// what the table of protocols has in its first range of puts, which is not looked up here.
 inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                       const RemoteMemory& remote) {
     const Lane lane = endpoint.one_sided_lane();
@@ -87,7 +85,7 @@ inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uin
     return true;
 }
 
-/** Nothing waits before it. */
+// Nothing waits before it.
 bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                  const RemoteMemory& remote) {
     if (!endpoint.one_sided_ready()) return false;
@@ -121,7 +119,7 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
 
 namespace {
 
-/** Can the lane take the operation's buffer? Some reach all memory of this process. */
+// Can the lane take the operation's buffer? Some reach all memory of this process.
 bool has_memory(Request& request, const Lane& lane, uct::MemoryHandle** handle) {
     const DomainSet& domains = request.part<RmaOperation>().owner->domains;
     if (!domains[lane.domains.local].memory->attributes().needs_handle) return true;
@@ -129,7 +127,7 @@ bool has_memory(Request& request, const Lane& lane, uct::MemoryHandle** handle) 
     return *handle != nullptr;
 }
 
-/** By which protocol the rest of the operation goes on the lane. */
+// By which protocol the rest of the operation goes on the lane.
 select::Protocol protocol_of(Request& request, const Lane& lane, select::BufferClass buffer,
                              select::RemoteClass remote) {
     const RmaOperation& rma = request.part<RmaOperation>();
@@ -137,7 +135,7 @@ select::Protocol protocol_of(Request& request, const Lane& lane, select::BufferC
                                                   remote, rma.length - rma.offset);
 }
 
-/** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
+// Bulk transfers are the engine's; the rest of what was begun otherwise is not.
 bool start_bulk(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.offset != 0 || registration(request, lane) == nullptr) return false;
@@ -210,7 +208,7 @@ ucs_status_t post_rma(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-/** Nobody may touch either side before the device has done with it. */
+// Nobody may touch either side before the device has done with it.
 void abort_copy(Request& request, ucs_status_t status) {
     request.part<RmaOperation>().owner->direct.wait_for(request);
     request.complete(status);
@@ -242,12 +240,12 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     return UCS_OK;
 }
 
-/** The key is not for all of it: nothing is written, be it by a device or by messages. */
+// The key is not for all of it: nothing is written, be it by a device or by messages.
 ucs_status_t refuse(Request&, const Lane&) {
     return UCS_ERR_INVALID_ADDR;
 }
 
-/** Memory of a device takes part: the table of protocols has who moves it. */
+// Memory of a device takes part: the table of protocols has who moves it.
 [[gnu::noinline]] void begin_of_device(Request& request) {
     const RmaOperation& rma = request.part<RmaOperation>();
     if (rma.remote->exported() != nullptr && !rma.remote->covers(rma.address, rma.length)) {
@@ -339,7 +337,7 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
 
 namespace {
 
-/** There is nothing to do, or the shortest way does it. */
+// There is nothing to do, or the shortest way does it.
 template <Direction kDirection>
 bool is_done_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                      const RemoteMemory& remote) {

@@ -23,11 +23,11 @@ namespace ucp {
 
 class OneSided;
 
-/** Bytes of a contiguous buffer. @return UCS_ERR_INVALID_PARAM for other datatypes */
+// Bytes of a contiguous buffer. @return UCS_ERR_INVALID_PARAM for other datatypes
 ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
                               size_t* length);
 
-/** The part of a put or get. */
+// The part of a put or get.
 struct RmaOperation {
     OneSided* owner;
     bulk::Direction direction;
@@ -36,40 +36,38 @@ struct RmaOperation {
     uint64_t address;
     const RemoteMemory* remote;
     Memory* user_memory = nullptr;
-    Memory* memory = nullptr;                //!< registration of our own
-    size_t offset = 0;                       //!< bytes posted
-    size_t arrived = 0;                      //!< emulated get: bytes of the reply
-    bool no_registration = false;            //!< a device refused: copy
-    std::optional<uint32_t> number = {};     //!< a flush waits for the answer, not for the lane
-    ucs::StagedCopy* device_copy = nullptr;  //!< for a device's buffer; the operation is emulated
+    Memory* memory = nullptr;                // registration of our own
+    size_t offset = 0;                       // bytes posted
+    size_t arrived = 0;                      // emulated get: bytes of the reply
+    bool no_registration = false;            // a device refused: copy
+    std::optional<uint32_t> number = {};     // a flush waits for the answer, not for the lane
+    ucs::StagedCopy* device_copy = nullptr;  // for a device's buffer; the operation is emulated
 };
 
-/**
- * The memory that a key speaks of, if devices of this host may reach it by themselves; its owner is
- * told at the first use. Null: they may not.
- */
+// The memory that a key speaks of, if devices of this host may reach it by themselves; its owner is
+// told at the first use. Null: they may not.
 const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& remote);
 
-/** The registration of the operation's buffer for the lane, made at need; null if there is none. */
+// The registration of the operation's buffer for the lane, made at need; null if there is none.
 uct::MemoryHandle* registration(Request& request, const Lane& lane);
 
 // --- atomics ---
 
 struct AtomicArguments {
     uct::AtomicOp op;
-    unsigned size;     //!< 4 or 8 bytes
-    uint64_t operand;  //!< addend, mask, new value
-    uint64_t compare;  //!< kCompareSwap only
-    void* result;      //!< gets the old value, `size` bytes; null if it is not wanted
+    unsigned size;     // 4 or 8 bytes
+    uint64_t operand;  // addend, mask, new value
+    uint64_t compare;  // kCompareSwap only
+    void* result;      // gets the old value, `size` bytes; null if it is not wanted
 };
 
-/** @return UCS_ERR_INVALID_PARAM for a size or address that no atomic operation takes */
+// @return UCS_ERR_INVALID_PARAM for a size or address that no atomic operation takes
 ucs_status_t check_atomic(const AtomicArguments& arguments, uint64_t address);
-/** What an operation leaves in a word of `size` bytes. */
+// What an operation leaves in a word of `size` bytes.
 uint64_t apply_atomic(uct::AtomicOp op, unsigned size, uint64_t old, uint64_t operand,
                       uint64_t compare);
 
-/** The one-sided operations of a worker, and those that it carries out for its peers. */
+// The one-sided operations of a worker, and those that it carries out for its peers.
 class OneSided {
   public:
     OneSided(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
@@ -79,7 +77,7 @@ class OneSided {
 
     void add_handlers(InterfaceSet& interfaces);
 
-    /** A put, which only reads the buffer, or a get. */
+    // A put, which only reads the buffer, or a get.
     template <bulk::Direction kDirection>
     ucs_status_ptr_t transfer(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
                               const RemoteMemory& remote, const OpParams& params);
@@ -93,10 +91,8 @@ class OneSided {
     ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,
                                  uint64_t address, const RemoteMemory& remote);
 
-    /**
-     * Make a request a put or get; start it with Endpoint::submit() or start().
-     * @return the error of a buffer that cannot be used (open_device_copy())
-     */
+    // Make a request a put or get; start it with Endpoint::submit() or start().
+    // @return the error of a buffer that cannot be used (open_device_copy())
     ucs_status_t begin(Request& request, Endpoint& endpoint, RmaOperation operation,
                        ucs_memory_type_t declared = UCS_MEMORY_TYPE_UNKNOWN);
 
@@ -107,20 +103,18 @@ class OneSided {
     ucp::bulk::Engine& bulk;
     DirectPath& direct;
 
-    /** The emulated put that was refused last. */
+    // The emulated put that was refused last.
     struct RefusedPut {
-        uint64_t from = 0;  //!< uuid; 0: none
+        uint64_t from = 0;  // uuid; 0: none
         uint64_t request = 0;
 
         bool is(uint64_t worker, uint64_t id) const { return from == worker && request == id; }
     } refused;
 
-    /**
-     * Submit an operation. Where operations are done when their call returns, a program that waits
-     * for a word to change by nothing else, as locks of OpenSHMEM do, would never come to
-     * ucp_worker_progress(), and its peers wait for it. So every kTurn-th of them is done, but says
-     * so in the next progress only. Short puts, with which nobody can wait, are not counted.
-     */
+    // Submit an operation. Where operations are done when their call returns, a program that waits
+    // for a word to change by nothing else, as locks of OpenSHMEM do, would never come to
+    // ucp_worker_progress(), and its peers wait for it. So every kTurn-th of them is done, but says
+    // so in the next progress only. Short puts, with which nobody can wait, are not counted.
     ucs_status_ptr_t submit(Endpoint& endpoint, Request& request, const OpParams& params);
 
   private:
@@ -133,26 +127,24 @@ class OneSided {
     uint32_t operations_ = 0;
 };
 
-/**
- * The part of an atomic operation.
- *
- * A lane whose device has the operation does it. Else, if the device can compare and swap 8 bytes,
- * a loop of those on the 8-byte word around the operand does it, so that all operations on a word
- * go through one device and are atomic among each other. Else it is emulated.
- */
+// The part of an atomic operation.
+//
+// A lane whose device has the operation does it. Else, if the device can compare and swap 8 bytes,
+// a loop of those on the 8-byte word around the operand does it, so that all operations on a word
+// go through one device and are atomic among each other. Else it is emulated.
 struct AtomicRequest {
     OneSided* owner;
     AtomicArguments arguments;
     uint64_t address;
     const RemoteMemory* remote;
-    std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
-    uint64_t guess = 0;                   //!< what the 8-byte word is believed to hold
-    uint64_t found = 0;                   //!< where the device puts the old value
-    void* device_result = nullptr;        //!< where `result` goes in the end
-    uint64_t result = 0;                  //!< of the operation, for a device's memory
+    std::optional<uint32_t> number = {};  // a flush waits for the answer, not for the lane
+    uint64_t guess = 0;                   // what the 8-byte word is believed to hold
+    uint64_t found = 0;                   // where the device puts the old value
+    void* device_result = nullptr;        // where `result` goes in the end
+    uint64_t result = 0;                  // of the operation, for a device's memory
     struct Step : uct::Completion {
         Request* request = nullptr;
-    } step{};  //!< of one compare-swap
+    } step{};  // of one compare-swap
 };
 
 void set_atomic_result(const AtomicRequest& atomic, uint64_t value);

@@ -18,28 +18,26 @@
 
 namespace ucp {
 
-/**
- * Device memory of one side of a rendezvous that the other side's devices read or write by
- * themselves: the direct way, within a host.
- *
- *   sender                                  receiver
- *   RTS (description of memory)  ----->     copies from it; no way to it yet: asks for the data
- *                                           as ever, and has the way opened for later messages
- *   done                         <-----     ATS
- *   memory is freed              ----->     MemoryNews: closes the way
- *
- * What is not in device memory, or not in memory that others can open, is written instead:
- *
- *   RTS                          ----->
- *   copies into it; no way yet:  <-----     RTR (description of memory)
- *   sends the data as ever
- *   done                         ----->     ATP
- *                                <-----     memory is freed: MemoryNews
- *
- * One-sided operations find the description in the remote key, and tell its owner that they use it.
- *
- * Copies under way are looked at in each progress. Thread rule: the worker's.
- */
+// Device memory of one side of a rendezvous that the other side's devices read or write by
+// themselves: the direct way, within a host.
+//
+//   sender                                  receiver
+//   RTS (description of memory)  ----->     copies from it; no way to it yet: asks for the data
+//                                           as ever, and has the way opened for later messages
+//   done                         <-----     ATS
+//   memory is freed              ----->     MemoryNews: closes the way
+//
+// What is not in device memory, or not in memory that others can open, is written instead:
+//
+//   RTS                          ----->
+//   copies into it; no way yet:  <-----     RTR (description of memory)
+//   sends the data as ever
+//   done                         ----->     ATP
+//                                <-----     memory is freed: MemoryNews
+//
+// One-sided operations find the description in the remote key, and tell its owner that they use it.
+//
+// Copies under way are looked at in each progress. Thread rule: the worker's.
 class DirectPath {
   public:
     DirectPath(RequestPool& requests, EndpointTable& endpoints)
@@ -49,20 +47,16 @@ class DirectPath {
 
     // --- the sender ---
 
-    /**
-     * Has the peer read the buffer's allocation by itself? Until it has, yes at the first, second,
-     * fourth and so on time, so that it comes to know of it.
-     */
+    // Has the peer read the buffer's allocation by itself? Until it has, yes at the first, second,
+    // fourth and so on time, so that it comes to know of it.
     bool is_mapped(Endpoint& endpoint, const Buffer& buffer);
-    /**
-     * Describe device memory for the peer, who is told when it has been freed.
-     * @return false: it cannot be described
-     */
+    // Describe device memory for the peer, who is told when it has been freed.
+    // @return false: it cannot be described
     bool describe(Endpoint& endpoint, std::span<const std::byte> bytes,
                   ucs::MemoryExport* description);
-    /** The peer has read the described allocation by itself, or asked for the data. */
+    // The peer has read the described allocation by itself, or asked for the data.
     void answered(uint64_t allocation, uint64_t peer, bool is_direct);
-    /** From time to time: tells peers what has been freed. */
+    // From time to time: tells peers what has been freed.
     void advance(ucs::Time now) {
         if (!described_.empty()) [[unlikely]]
             tell_freed(now);
@@ -70,20 +64,18 @@ class DirectPath {
 
     // --- who copies ---
 
-    /** Begin to copy described bytes to a request's buffer. @return false: there is no way now */
+    // Begin to copy described bytes to a request's buffer. @return false: there is no way now
     bool fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length);
-    /** The same from a request's buffer into described memory. */
+    // The same from a request's buffer into described memory.
     bool store(Request& request, const ucs::MemoryExport& to, const void* from, size_t length);
-    /**
-     * The same of the first of many pieces. @return how many
-     * @param is_store  into described memory
-     */
+    // The same of the first of many pieces. @return how many
+    // @param is_store  into described memory
     size_t transfer(Request& request, std::span<const ucs::DevicePiece> pieces, bool is_store);
-    /** Memory that a remote key describes is used: its owner is to say when it is freed. */
+    // Memory that a remote key describes is used: its owner is to say when it is freed.
     static void tell_in_use(Endpoint& endpoint, const ucs::MemoryExport& description);
-    /** If the request has a copy under way: waits for its end. Nobody hears of it. */
+    // If the request has a copy under way: waits for its end. Nobody hears of it.
     void wait_for(Request& request);
-    /** Gives the requests whose copies have ended to `ended(Request&, ucs_status_t)`. */
+    // Gives the requests whose copies have ended to `ended(Request&, ucs_status_t)`.
     template <typename Ended>
     unsigned run_deferred(Ended ended) {
         unsigned count = 0;
@@ -105,19 +97,19 @@ class DirectPath {
         return count;
     }
     bool has_copies() const { return !copies_.empty(); }
-    /** The worker goes: waits for the devices. Nobody hears of the ends. */
+    // The worker goes: waits for the devices. Nobody hears of the ends.
     void wait();
 
-    /** What a peer says of memory of its own, or of this process. */
+    // What a peer says of memory of its own, or of this process.
     void hear(const MemoryNews& news);
 
   private:
-    static constexpr ucs::Duration kInterval{20'000'000};  //!< between looks for freed memory
+    static constexpr ucs::Duration kInterval{20'000'000};  // between looks for freed memory
 
     struct Peer {
         uint64_t uuid;
         uint32_t short_messages = 0;
-        bool is_direct = false;  //!< so it was the last time
+        bool is_direct = false;  // so it was the last time
     };
     struct Described {
         uint32_t type = 0;
@@ -139,7 +131,7 @@ class DirectPath {
 
     RequestPool& requests_;
     EndpointTable& endpoints_;
-    std::unordered_map<uint64_t, Described> described_;  //!< by the allocation's number
+    std::unordered_map<uint64_t, Described> described_;  // by the allocation's number
     ucs::Time next_look_{};
     std::vector<Copy> copies_;
     std::vector<std::pair<Request*, ucs_status_t>> ended_;

@@ -40,14 +40,14 @@
 
 namespace ucp {
 
-/** The user's header of an active message. */
+// The user's header of an active message.
 struct RndvHeader {
     const void* data;
     uint32_t length;
-    void* copy = nullptr;  //!< malloc'd; the request's, once it has begun
+    void* copy = nullptr;  // malloc'd; the request's, once it has begun
 };
 
-/** The rendezvous of a worker: both roles. */
+// The rendezvous of a worker: both roles.
 class Rendezvous {
   public:
     Rendezvous(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
@@ -60,25 +60,23 @@ class Rendezvous {
           direct(pool, table) {}
     Rendezvous(const Rendezvous&) = delete;
 
-    /** For all messages but the announcements, which belong to tags and active messages. */
+    // For all messages but the announcements, which belong to tags and active messages.
     void add_handlers(InterfaceSet& interfaces);
 
-    /**
-     * Make a request a rendezvous send; the caller submits it. The request owns the opened buffer.
-     *
-     * @param protocol  the table's for that buffer: kDirect describes it to the peer's devices
-     * @param am  null: kRndvRts with `envelope` as tag; else the user's header of an active message
-     * @param user_memory  the handle that came with the buffer, or null
-     * @param stamp  of a message that is timed, or 0
-     */
+    // Make a request a rendezvous send; the caller submits it. The request owns the opened buffer.
+    //
+    // @param protocol  the table's for that buffer: kDirect describes it to the peer's devices
+    // @param am  null: kRndvRts with `envelope` as tag; else the user's header of an active message
+    // @param user_memory  the handle that came with the buffer, or null
+    // @param stamp  of a message that is timed, or 0
     void begin_send(Request& request, select::Protocol protocol, const Packer& buffer,
                     uint64_t envelope, const RndvHeader* am, Memory* user_memory,
                     uint64_t stamp = 0);
-    /** Fetch announced data into a request made by open_receive(); its end may come at once. */
+    // Fetch announced data into a request made by open_receive(); its end may come at once.
     void receive(Request& request, const Announcement& announcement);
-    /** The same of an announcement that was kept as it came. */
+    // The same of an announcement that was kept as it came.
     void receive(Request& request, std::span<const std::byte> bytes);
-    /** What the table of protocols is to be asked for: as ucp::buffer_class(), or kMapped. */
+    // What the table of protocols is to be asked for: as ucp::buffer_class(), or kMapped.
     select::BufferClass buffer_class(Endpoint& endpoint, select::Operation operation,
                                      const Packer& buffer, const Memory* memory) {
         const select::BufferClass kind = ucp::buffer_class(buffer, memory);
@@ -94,9 +92,9 @@ class Rendezvous {
                    ? select::BufferClass::kMapped
                    : kind;
     }
-    /** Ends the receives that devices have filled. */
+    // Ends the receives that devices have filled.
     unsigned run_deferred();
-    /** Tell the sender that its data is not wanted (UCS_OK) or could not be taken. */
+    // Tell the sender that its data is not wanted (UCS_OK) or could not be taken.
     void refuse(const RndvRts& rts, ucs_status_t status);
 
     // What it works with.
@@ -111,10 +109,8 @@ class Rendezvous {
     void add_send_handlers(InterfaceSet& interfaces);
 };
 
-/**
- * What protocols of whole messages, tagged and active ones, work with: each message goes eagerly or
- * by rendezvous, in fragments or not.
- */
+// What protocols of whole messages, tagged and active ones, work with: each message goes eagerly or
+// by rendezvous, in fragments or not.
 class MessageProtocol {
   public:
     MessageProtocol(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,

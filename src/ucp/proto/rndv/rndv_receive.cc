@@ -23,12 +23,12 @@ bool needs_handle(Rendezvous& rndv, const Lane& lane) {
     return rndv.domains[lane.domains.local].memory->attributes().needs_handle;
 }
 
-/** The part of the internal request that gets the data. */
+// The part of the internal request that gets the data.
 struct RndvGet {
     Rendezvous* rndv;
-    Request* receive;  //!< ends when this request ends, and not before
+    Request* receive;  // ends when this request ends, and not before
     RemoteMemory* remote;
-    uint64_t address;  //!< of byte 0 of the message in the sender's memory
+    uint64_t address;  // of byte 0 of the message in the sender's memory
     size_t offset;
 };
 
@@ -43,11 +43,9 @@ void tell_sender(Rendezvous& rndv, uint64_t sender, uint64_t request, ucs_status
     endpoint->send_control(AmId::kRndvAts, std::as_bytes(std::span(&done, 1)));
 }
 
-/**
- * Ask the sender for the bytes from `offset` on. With `offer` it may put them; the registration is
- * our own then, so that it ends with the receive and no late put finds the buffer.
- * @param exported  the buffer, for the sender's devices; or null
- */
+// Ask the sender for the bytes from `offset` on. With `offer` it may put them; the registration is
+// our own then, so that it ends with the receive and no late put finds the buffer.
+// @param exported  the buffer, for the sender's devices; or null
 void ask_sender(Rendezvous& rndv, Endpoint& endpoint, Request& request, size_t offset, bool offer,
                 const ucs::MemoryExport* exported = nullptr) {
     TagReceive& receive = request.part<TagReceive>();
@@ -137,11 +135,9 @@ void get_finished(Request& request) {
     receive.complete(request.status);
 }
 
-/**
- * Is there memory that the lane's device may write the receive's bytes to?
- * @param rights  of the sender: to write what is offered to it, and then the registration is our
- *                own; none for a get
- */
+// Is there memory that the lane's device may write the receive's bytes to?
+// @param rights  of the sender: to write what is offered to it, and then the registration is our
+//                own; none for a get
 bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane,
                     uct::PeerRights rights) {
     // What a get was to use that could not be started.
@@ -193,7 +189,7 @@ bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     return true;
 }
 
-/** The receive that a message names, if it waits for data of the peer that the message is from. */
+// The receive that a message names, if it waits for data of the peer that the message is from.
 Request* find_receive(Rendezvous& rndv, uint64_t id, uint64_t from) {
     Request* request = rndv.requests.find(id);
     if (request == nullptr || !is_receive(*request)) return nullptr;
@@ -244,19 +240,19 @@ ucs_status_t on_atp(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     return UCS_OK;
 }
 
-/** Where a receive's bytes lie together, on a device or not; null: they do not. */
+// Where a receive's bytes lie together, on a device or not; null: they do not.
 void* whole_buffer(const TagReceive& receive) {
     if (receive.buffer.is_contiguous()) return receive.buffer.data();
     const std::span<std::byte> bytes = receive.buffer.device_bytes();
     return bytes.empty() ? nullptr : bytes.data();
 }
 
-/** The sender's memory: once it is mapped, devices here read it. */
+// The sender's memory: once it is mapped, devices here read it.
 bool is_openable(const Announcement& announcement) {
     return announcement.has_export && announcement.exported.has_handle != 0;
 }
 
-/** May the sender's devices write to a receive's buffer, which is device memory? */
+// May the sender's devices write to a receive's buffer, which is device memory?
 bool describe_target(Rendezvous& rndv, Endpoint& endpoint, Request& request,
                      ucs::MemoryExport* exported) {
     const TagReceive& receive = request.part<TagReceive>();

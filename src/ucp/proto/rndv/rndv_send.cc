@@ -16,39 +16,39 @@ namespace ucp {
 
 namespace {
 
-/** The part of a rendezvous send. */
+// The part of a rendezvous send.
 struct RndvSend {
     Rendezvous* rndv;
     Packer buffer;
     uint64_t envelope;
     uint64_t stamp;
-    RndvHeader header;  //!< the user's, in the user's memory
+    RndvHeader header;  // the user's, in the user's memory
     bool is_am;
-    bool is_direct = false;   //!< the peer's device is to read the buffer
-    bool announcing = false;  //!< inside the call that posts the RTS
-    bool asked = false;       //!< an RTR came: data is on its way, no answer will follow
-    bool is_storing = false;  //!< our device writes into the receiver's memory
-    bool stuck = false;       //!< a generic datatype gives no more bytes
-    uint64_t described = 0;   //!< the allocation of device memory that the peer may read
-    uint64_t receiver = 0;    //!< the receiver's request
+    bool is_direct = false;   // the peer's device is to read the buffer
+    bool announcing = false;  // inside the call that posts the RTS
+    bool asked = false;       // an RTR came: data is on its way, no answer will follow
+    bool is_storing = false;  // our device writes into the receiver's memory
+    bool stuck = false;       // a generic datatype gives no more bytes
+    uint64_t described = 0;   // the allocation of device memory that the peer may read
+    uint64_t receiver = 0;    // the receiver's request
     size_t offset = 0, end = 0;
-    uint64_t put_address = 0;  //!< of byte 0 of the message in the receiver's memory
+    uint64_t put_address = 0;  // of byte 0 of the message in the receiver's memory
     Memory* user_memory;
-    Memory* memory;                     //!< registration of our own
-    RemoteMemory* remote = nullptr;     //!< where to put
-    uct::Endpoint* put_lane = nullptr;  //!< carries puts that are not flushed yet
+    Memory* memory;                     // registration of our own
+    RemoteMemory* remote = nullptr;     // where to put
+    uct::Endpoint* put_lane = nullptr;  // carries puts that are not flushed yet
 };
 
 Memory* memory_of(const RndvSend& send) {
     return send.user_memory != nullptr ? send.user_memory : send.memory;
 }
 
-/** Worker ids are tracks; a request that was never submitted has none. */
+// Worker ids are tracks; a request that was never submitted has none.
 uint64_t track_of(const Request& request) {
     return request.endpoint == nullptr ? 0 : request.endpoint->local_uuid();
 }
 
-/** How the data went. */
+// How the data went.
 std::string_view way_of(const RndvSend& send) {
     if (send.is_storing) return "direct";
     if (send.asked) return send.remote != nullptr ? "put" : "copy";
@@ -119,10 +119,8 @@ size_t pack_rts(void* destination, void* arg) {
     return out + send.header.length - static_cast<std::byte*>(destination);
 }
 
-/**
- * Have a key for the lane's device in the announcement. A device that takes no more registrations
- * leaves the way without one.
- */
+// Have a key for the lane's device in the announcement. A device that takes no more registrations
+// leaves the way without one.
 void take_key(RndvSend& send, unsigned domain) {
     if (send.memory == nullptr || send.memory->handle(domain) != nullptr ||
         !send.rndv->domains[domain].memory->attributes().can_register)
@@ -171,7 +169,7 @@ ucs_status_t post_data(Request& request, const Lane& lane) {
     return send.offset == send.end ? UCS_OK : UCS_INPROGRESS;
 }
 
-/** Flush what the lane carried. */
+// Flush what the lane carried.
 ucs_status_t flush_puts(Request& request) {
     RndvSend& send = request.part<RndvSend>();
     if (send.put_lane == nullptr || request.endpoint->is_drained(send.put_lane)) return UCS_OK;
@@ -188,10 +186,8 @@ bool can_put(const RndvSend& send, const Lane& lane) {
            send.remote->find(lane.domains) != uct::kInvalidRemoteKey;
 }
 
-/**
- * The rest goes as messages, after a demotion to a lane that has no puts: a direction goes on there
- * only when what it did before has landed.
- */
+// The rest goes as messages, after a demotion to a lane that has no puts: a direction goes on there
+// only when what it did before has landed.
 ucs_status_t go_on_with_data(Request& request) {
     RndvSend& send = request.part<RndvSend>();
     const ucs_status_t status = flush_puts(request);
@@ -234,7 +230,7 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
     return UCS_INPROGRESS;
 }
 
-/** The send that a message names, if it belongs to the peer that the message comes from. */
+// The send that a message names, if it belongs to the peer that the message comes from.
 Request* find_send(Rendezvous& rndv, uint64_t id, uint64_t from) {
     Request* request = rndv.requests.find(id);
     if (request == nullptr || request->cleanup != finish_send) return nullptr;
@@ -259,13 +255,13 @@ ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     return UCS_OK;
 }
 
-/** The peer may have its buffer back only when no device writes there any more. */
+// The peer may have its buffer back only when no device writes there any more.
 void abort_store(Request& request, ucs_status_t status) {
     request.part<RndvSend>().rndv->direct.wait_for(request);
     request.complete(status);
 }
 
-/** Have our device write the bytes that are asked for; the end of the copy is the answer. */
+// Have our device write the bytes that are asked for; the end of the copy is the answer.
 bool start_store(Rendezvous& rndv, Request& request, const ucs::MemoryExport& to) {
     RndvSend& send = request.part<RndvSend>();
     const std::span<std::byte> on_device = send.buffer.device_bytes();

@@ -7,7 +7,7 @@ namespace ucp {
 
 namespace {
 
-/** The key must speak of the memory that the message speaks of. */
+// The key must speak of the memory that the message speaks of.
 bool parse_key(std::span<const std::byte> bytes, uint64_t address, uint64_t length,
                PackedKey* key) {
     if (PackedKey::parse(bytes, key) != UCS_OK) return false;

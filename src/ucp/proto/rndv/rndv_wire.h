@@ -15,75 +15,71 @@ namespace ucp {
 
 #pragma pack(push, 1)
 
-/**
- * Announces data: kRndvRts and kRndvAmRts. The remote key, the description of device memory
- * (ucs::MemoryExport) and the user's header follow.
- */
+// Announces data: kRndvRts and kRndvAmRts. The remote key, the description of device memory
+// (ucs::MemoryExport) and the user's header follow.
 struct RndvRts {
-    uint64_t envelope;  //!< the tag; for active messages an AmHeader
-    uint64_t sender;    //!< uuid
-    uint64_t request;   //!< the sender's, to name in the answer
-    uint64_t length;    //!< bytes of data
-    uint64_t address;   //!< of the data in the sender's memory, for a get
-    uint64_t stamp;     //!< 0, or what the receiver's time is to be told with (kTook)
+    uint64_t envelope;  // the tag; for active messages an AmHeader
+    uint64_t sender;    // uuid
+    uint64_t request;   // the sender's, to name in the answer
+    uint64_t length;    // bytes of data
+    uint64_t address;   // of the data in the sender's memory, for a get
+    uint64_t stamp;     // 0, or what the receiver's time is to be told with (kTook)
     uint32_t key_length;
     uint32_t header_length;
     uint32_t export_length;
 };
 
-/** Done, from the receiver (kRndvAts) or, after a put or a failure, from the sender (kRndvAtp). */
+// Done, from the receiver (kRndvAts) or, after a put or a failure, from the sender (kRndvAtp).
 struct RndvDone {
-    uint64_t request;  //!< the addressee's
-    uint64_t from;     //!< uuid
+    uint64_t request;  // the addressee's
+    uint64_t from;     // uuid
     int8_t status;
 };
 
-/**
- * Asks for the bytes [offset, end): kRndvRtr. A remote key follows if they may be put, and the
- * description of device memory if the sender's devices may write there.
- */
+// Asks for the bytes [offset, end): kRndvRtr. A remote key follows if they may be put, and the
+// description of device memory if the sender's devices may write there.
 struct RndvRtr {
-    uint64_t request;   //!< the sender's
-    uint64_t from;      //!< the receiver's uuid
-    uint64_t receiver;  //!< the receiver's request, to name in what follows
+    uint64_t request;   // the sender's
+    uint64_t from;      // the receiver's uuid
+    uint64_t receiver;  // the receiver's request, to name in what follows
     uint64_t offset;
     uint64_t end;
-    uint64_t address;  //!< of byte `offset`
+    uint64_t address;  // of byte `offset`
     uint32_t key_length;
     uint32_t export_length;
 };
 
-/** Of device memory that was described, in a message or a remote key: kMemoryNews. */
+// Of device memory that was described, in a message or a remote key: kMemoryNews.
 struct MemoryNews {
     enum Event : uint8_t {
-        kFreed,  //!< its owner has freed it: who has mapped it gives it up
-        kInUse,  //!< the sender maps it, and has to be told when it is freed
+        kFreed,  // its owner has freed it: who has mapped it gives it up
+        kInUse,  // the sender maps it, and has to be told when it is freed
     };
-    uint64_t from;     //!< uuid
-    uint32_t type;     //!< ucs_memory_type_t
-    uint64_t process;  //!< these three as in ucs::MemoryExport
+    uint64_t from;     // uuid
+    uint32_t type;     // ucs_memory_type_t
+    uint64_t process;  // these three as in ucs::MemoryExport
     uint64_t buffer;
     uint64_t base;
     uint8_t event;
 };
 
-/** A piece of the data: kRndvData. */
+// A piece of the data: kRndvData.
 struct RndvData {
-    uint64_t request;  //!< the receiver's
-    uint64_t from;     //!< uuid
+    uint64_t request;  // the receiver's
+    uint64_t from;     // uuid
     uint64_t offset;
 };
 
 #pragma pack(pop)
 
-/** An announcement that has been checked. */
+// An announcement that has been checked.
 struct Announcement {
     RndvRts rts{};
     bool has_key = false;
     PackedKey key;
     bool has_export = false;
-    ucs::MemoryExport exported{};       //!< holds at least the announced bytes
-    std::span<const std::byte> header;  //!< the user's, active messages only
+    ucs::MemoryExport exported{};       // holds at least the announced bytes
+    std::span<const std::byte> header;  // the user's, active messages only
 };
 bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement);
 
@@ -92,11 +88,11 @@ struct ClearToSend {
     bool has_key = false;
     PackedKey key;
     bool has_export = false;
-    ucs::MemoryExport exported{};  //!< holds at least the bytes asked for
+    ucs::MemoryExport exported{};  // holds at least the bytes asked for
 };
 bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message);
 
-/** @return false also if the status is no status */
+// @return false also if the status is no status
 bool parse_done(std::span<const std::byte> bytes, RndvDone* done);
 
 }  // namespace ucp

@@ -16,7 +16,7 @@
 namespace ucp {
 namespace {
 
-constexpr size_t kChunkBytes = 4096;  //!< small messages share chunks of this size
+constexpr size_t kChunkBytes = 4096;  // small messages share chunks of this size
 
 void close_receive(Request& request) {
     const ucs_status_t status = request.part<StreamReceive>().buffer.close();
@@ -254,7 +254,7 @@ void Streams::take_early(Endpoint& endpoint) {
     if (!early.empty()) of(endpoint).arrived(early.data(), early.size());
 }
 
-/** Whose messages name their stream like that; null: nobody's. */
+// Whose messages name their stream like that; null: nobody's.
 Endpoint* Streams::find(uint64_t name) {
     if (Loopbacks::is_number(name)) return endpoints_.loopbacks().find(name);
     const auto named = named_.find(name);

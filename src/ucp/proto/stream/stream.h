@@ -18,59 +18,56 @@ namespace ucp {
 
 class Stream;
 
-/** Streams with bytes that nobody has asked for, which the user has not been told of yet. */
+// Streams with bytes that nobody has asked for, which the user has not been told of yet.
 using ReadyHook =
     boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 using ReadyStreams = boost::intrusive::list<Stream, boost::intrusive::constant_time_size<false>>;
 
-/** The part of a stream receive's request. */
+// The part of a stream receive's request.
 struct StreamReceive {
     Unpacker buffer;
-    size_t filled;   //!< bytes in the buffer
-    size_t element;  //!< ends only at multiples of so many bytes
-    bool wait_all;   //!< ends only when the buffer is full
+    size_t filled;   // bytes in the buffer
+    size_t element;  // ends only at multiples of so many bytes
+    bool wait_all;   // ends only when the buffer is full
 };
 
-/**
- * The receiving half of an endpoint's byte stream: bytes that nobody has asked for yet, or receives
- * that wait for bytes.
- *
- * Bytes come in order, as messages do. They go into the first waiting receive at once; without one
- * they are copied into chunks, so that no buffer of a transport is held for a program that does
- * not read. A program may borrow a chunk instead of copying it out.
- */
+// The receiving half of an endpoint's byte stream: bytes that nobody has asked for yet, or receives
+// that wait for bytes.
+//
+// Bytes come in order, as messages do. They go into the first waiting receive at once; without one
+// they are copied into chunks, so that no buffer of a transport is held for a program that does
+// not read. A program may borrow a chunk instead of copying it out.
 class Stream final : public StreamReceiver, public ReadyHook {
   public:
     Stream(ReadyStreams& ready, Endpoint& endpoint) : ready_(ready), endpoint_(endpoint) {}
-    /** Receives are over by then: cancel_receives(). */
+    // Receives are over by then: cancel_receives().
     ~Stream() override;
     Stream(const Stream&) = delete;
 
     Endpoint& endpoint() const { return endpoint_; }
     bool has_bytes() const { return available_ != 0; }
 
-    /** Bytes of the peer. */
+    // Bytes of the peer.
     void arrived(const std::byte* data, size_t length);
 
-    /** As ucp_stream_recv_nbx. */
+    // As ucp_stream_recv_nbx.
     ucs_status_ptr_t receive(void* buffer, size_t count, size_t* length, const OpParams& params);
-    /** As ucp_stream_recv_data_nb. */
+    // As ucp_stream_recv_data_nb.
     ucs_status_ptr_t borrow(size_t* length);
-    /** Give borrowed bytes back. */
+    // Give borrowed bytes back.
     void give_back(void* data);
-    /** @return false if the receive does not wait here */
+    // @return false if the receive does not wait here
     bool cancel(Request& receive);
-    /** All receives end with the status. */
+    // All receives end with the status.
     void cancel_receives(ucs_status_t status) override;
 
-    /** The user has the endpoint, and may read. */
+    // The user has the endpoint, and may read.
     void open() override;
-    /** Nobody will read any more: bytes are dropped, receives cancelled. */
+    // Nobody will read any more: bytes are dropped, receives cancelled.
     void close() override;
 
   private:
-    /** Bytes [begin, end) behind the object; the 8 bytes before them name a chunk that is lent.
-     */
+    // Bytes [begin, end) behind the object; the 8 bytes before them name a chunk that is lent.
     struct Chunk : boost::intrusive::list_base_hook<> {
         size_t begin = 0, end = 0, capacity = 0;
 
@@ -82,9 +79,9 @@ class Stream final : public StreamReceiver, public ReadyHook {
     using Chunks = boost::intrusive::list<Chunk, boost::intrusive::constant_time_size<false>>;
 
     void keep(const std::byte* data, size_t length);
-    /** Give waiting receives what has been kept. */
+    // Give waiting receives what has been kept.
     void serve();
-    /** How much of `available` bytes the receive takes now. */
+    // How much of `available` bytes the receive takes now.
     static size_t appetite(Request& receive, size_t available);
     static void store(Request& receive, const std::byte* data, size_t length);
     bool fill(Request& receive);
@@ -99,7 +96,7 @@ class Stream final : public StreamReceiver, public ReadyHook {
     Chunks chunks_;
     Chunks lent_;
     RequestQueue receives_;
-    size_t available_ = 0;  //!< bytes in chunks_
+    size_t available_ = 0;  // bytes in chunks_
     bool closed_ = false;
 };
 
@@ -108,7 +105,7 @@ class Stream final : public StreamReceiver, public ReadyHook {
 // gave when the two endpoints were connected through a socket. Messages of an endpoint arrive in
 // order, whatever lanes they take, so that bytes do.
 
-/** The streams of a worker: sending, which message belongs to which, and which can be read. */
+// The streams of a worker: sending, which message belongs to which, and which can be read.
 class Streams {
   public:
     explicit Streams(EndpointTable& endpoints) : endpoints_(endpoints) {}
@@ -117,17 +114,17 @@ class Streams {
         interfaces.set_handler(AmId::kStream, on_stream, this);
     }
 
-    /** ucp_stream_send_nbx() beyond the short path. */
+    // ucp_stream_send_nbx() beyond the short path.
     ucs_status_ptr_t send(Endpoint& endpoint, const void* buffer, size_t count,
                           const OpParams& params);
-    /** The stream of an endpoint, made at first use. */
+    // The stream of an endpoint, made at first use.
     Stream& of(Endpoint& endpoint);
-    /** The endpoint has got its partner's bytes that came before it. */
+    // The endpoint has got its partner's bytes that came before it.
     void take_early(Endpoint& endpoint);
-    /** As ucp_stream_worker_poll: each endpoint is told once for what has come until then. */
+    // As ucp_stream_worker_poll: each endpoint is told once for what has come until then.
     size_t poll(ucp_stream_poll_ep_t* endpoints, size_t room);
 
-    /** Messages with this name belong to the endpoint. */
+    // Messages with this name belong to the endpoint.
     void name(uint64_t name, Endpoint& endpoint) { named_[name] = &endpoint; }
     void forget(uint64_t name) { named_.erase(name); }
 
@@ -142,7 +139,7 @@ class Streams {
     ReadyStreams ready_;
 };
 
-/** What the peer calls the stream that this endpoint sends. */
+// What the peer calls the stream that this endpoint sends.
 uint64_t stream_name(const Endpoint& endpoint);
 
 }  // namespace ucp

@@ -27,7 +27,7 @@ void TagEngine::clear() {
 // What a posted receive needs, with address, length and class of its buffer, lies in two lines.
 static_assert(Request::kPartOffset + sizeof(ExpectedReceive) + 3 * sizeof(void*) <= 2 * 64);
 
-/** Every member of the receive's request and part has a value from now on. */
+// Every member of the receive's request and part has a value from now on.
 Request& TagEngine::unfolded(ExpectedReceive& expected) {
     auto& receive = static_cast<TagReceive&>(expected);
     Request& request = Request::of(receive);
@@ -112,7 +112,7 @@ ucs_status_ptr_t TagEngine::receive_message(TagMessage& message, void* buffer, s
     return requests_.end_call(*request, params);
 }
 
-/** The message has left the queues; it is consumed. */
+// The message has left the queues; it is consumed.
 void TagEngine::give(Request& receive, TagMessage& message, const OpParams& params) {
     if (message.kind != TagMessageKind::kRendezvous) {
         receive_kept(receive, message, params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL));

@@ -15,20 +15,16 @@
 
 namespace ucp {
 
-/**
- * Tells a program that sends one long message, waits for the answer and goes on, from one that
- * sends many before it waits, as in windows: the first of many looks like the only one, so what
- * counts is how the last turn went. A turn is what a program sends between two receives.
- */
+// Tells a program that sends one long message, waits for the answer and goes on, from one that
+// sends many before it waits, as in windows: the first of many looks like the only one, so what
+// counts is how the last turn went. A turn is what a program sends between two receives.
 class Turns {
   public:
-    /**
-     * A long message is to be sent. It is the first of a turn if the program has received since the
-     * one before and waits for nothing now.
-     * @param receives  the program's receives so far
-     * @param is_waiting  one of them is posted and has not been matched
-     * @return whether this one is likely to be the only one of its turn
-     */
+    // A long message is to be sent. It is the first of a turn if the program has received since the
+    // one before and waits for nothing now.
+    // @param receives  the program's receives so far
+    // @param is_waiting  one of them is posted and has not been matched
+    // @return whether this one is likely to be the only one of its turn
     bool is_next_alone(uint64_t receives, bool is_waiting) {
         const bool is_first = receives != receives_ && !is_waiting;
         const bool is_alone = is_first && !had_several_;
@@ -38,94 +34,90 @@ class Turns {
     }
 
   private:
-    uint64_t receives_ = 0;     //!< at the last long message
-    bool had_several_ = false;  //!< that one was not the first of its turn
+    uint64_t receives_ = 0;     // at the last long message
+    bool had_several_ = false;  // that one was not the first of its turn
 };
 
 enum class TagMessageKind : uint8_t {
-    kEager,       //!< all of the data is here, or will never come: `status`
-    kFragmented,  //!< the first fragment, later ones as they come: Reassembly finds it by `id`
-    kRendezvous,  //!< `data` is the announcement (RndvRts) as it came
+    kEager,       // all of the data is here, or will never come: `status`
+    kFragmented,  // the first fragment, later ones as they come: Reassembly finds it by `id`
+    kRendezvous,  // `data` is the announcement (RndvRts) as it came
 };
 
-/** A message that waits for its receive. Owns its bytes. What ucp_tag_message_h points to. */
+// A message that waits for its receive. Owns its bytes. What ucp_tag_message_h points to.
 struct TagMessage : UnexpectedMessage {
     static constexpr size_t kInlineBytes = 64;
 
     TagMessageKind kind = TagMessageKind::kEager;
-    size_t length = 0;          //!< of the whole message
-    size_t arrived = 0;         //!< bytes in `data` so far
-    std::byte* data = nullptr;  //!< room for the message (kRendezvous: the announcement)
-    uint64_t sync_sender = 0;   //!< uuid to acknowledge to, if sync_request is not 0
+    size_t length = 0;          // of the whole message
+    size_t arrived = 0;         // bytes in `data` so far
+    std::byte* data = nullptr;  // room for the message (kRendezvous: the announcement)
+    uint64_t sync_sender = 0;   // uuid to acknowledge to, if sync_request is not 0
     uint64_t sync_request = 0;
     MessageId id{};
-    size_t room = 0;                   //!< bytes of `data`
-    ucs_status_t status = UCS_OK;      //!< why data will never come; its receive ends with it
-    HeldBytes held;                    //!< of its sender's memory here
-    Timing timing{};                   //!< kFragmented
-    Reassembly* reassembly = nullptr;  //!< kFragmented: charges what it grows by
+    size_t room = 0;                   // bytes of `data`
+    ucs_status_t status = UCS_OK;      // why data will never come; its receive ends with it
+    HeldBytes held;                    // of its sender's memory here
+    Timing timing{};                   // kFragmented
+    Reassembly* reassembly = nullptr;  // kFragmented: charges what it grows by
     std::byte inline_data[kInlineBytes];
 };
 
 enum class TagMode : uint8_t { kNormal, kSync };
 
-/** Tagged messages of a worker: sending, the queues, and what happens when the two sides meet. */
+// Tagged messages of a worker: sending, the queues, and what happens when the two sides meet.
 class TagEngine : MessageProtocol {
   public:
-    /** @param services  of the messages; @param times  outlives the engine */
+    // @param services  of the messages; @param times  outlives the engine
     template <typename... Services>
     explicit TagEngine(MessageTimes& times, Services&... services)
         : MessageProtocol(services...), times_(times) {}
     ~TagEngine() { clear(); }
 
     void add_handlers(InterfaceSet& interfaces);
-    /** The worker ends: the program need keep no buffer of a receive. */
+    // The worker ends: the program need keep no buffer of a receive.
     void stop_copies() { copies_are_stopped_ = true; }
-    /** Receives and messages that wait go: the worker does. */
+    // Receives and messages that wait go: the worker does.
     void clear();
-    /** A piece of a long message that had no receive when it came goes to the one that took it. */
+    // A piece of a long message that had no receive when it came goes to the one that took it.
     unsigned run_deferred();
 
-    /** What a call copies of a message that was kept, so that none takes long. */
+    // What a call copies of a message that was kept, so that none takes long.
     static constexpr size_t kPiece = 128 * 1024;
 
     // --- the user's calls ---
 
-    /** Send by whatever protocol suits; the result of the user's call. */
+    // Send by whatever protocol suits; the result of the user's call.
     ucs_status_ptr_t send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
                           TagMode mode, const OpParams& params);
     ucs_status_ptr_t receive(void* buffer, size_t count, Tag tag, Tag mask, OpParams params);
-    /** The earliest message that fits, taken out of the queues if `remove`; null if none. */
+    // The earliest message that fits, taken out of the queues if `remove`; null if none.
     TagMessage* probe(Tag tag, Tag mask, bool remove);
     ucs_status_ptr_t receive_message(TagMessage& message, void* buffer, size_t count,
                                      const OpParams& params);
-    /** @return false if the receive has been matched: it ends as it ends */
+    // @return false if the receive has been matched: it ends as it ends
     bool cancel(Request& receive);
 
     // --- arriving messages ---
 
-    /** The receive that an arriving message goes to, taken out of the queues; null if none. */
+    // The receive that an arriving message goes to, taken out of the queues; null if none.
     Request* take_expected(Tag tag) {
         ExpectedReceive* const expected = matcher_.take_expected(tag);
         return expected == nullptr ? nullptr : &unfolded(*expected);
     }
-    /**
-     * A message is here as a whole and in one piece: give it to the receive that waits for it.
-     * @param receive  set if false is returned: what it goes to by take_expected(), or null
-     * @return false if there is none, or its buffer is not contiguous or too small
-     */
+    // A message is here as a whole and in one piece: give it to the receive that waits for it.
+    // @param receive  set if false is returned: what it goes to by take_expected(), or null
+    // @return false if there is none, or its buffer is not contiguous or too small
     bool receive_at_once(Tag tag, const void* data, size_t length, Request** receive);
 
-    /** A message without a receive, with room for `bytes`. @return null if there is no memory */
+    // A message without a receive, with room for `bytes`. @return null if there is no memory
     [[nodiscard]] TagMessage* allocate(Tag tag, TagMessageKind kind, size_t bytes);
-    /** Let receives and probes find the message. */
+    // Let receives and probes find the message.
     void keep(TagMessage& message) { matcher_.keep(message); }
     void free(TagMessage& message);
-    /**
-     * There is no memory for a message. It keeps its place without data, so that the receive that
-     * it goes to ends with UCS_ERR_NO_MEMORY and no later message takes it.
-     * @throws std::bad_alloc if there is none for that either: its sender's endpoint fails
-     */
+    // There is no memory for a message. It keeps its place without data, so that the receive that
+    // it goes to ends with UCS_ERR_NO_MEMORY and no later message takes it.
+    // @throws std::bad_alloc if there is none for that either: its sender's endpoint fails
     void keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request,
                    ucs_status_t status = UCS_ERR_NO_MEMORY);
 
@@ -140,10 +132,10 @@ class TagEngine : MessageProtocol {
 
     void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode, uint64_t stamp,
                      const OpParams& params);
-    /** By which protocol a message goes. */
+    // By which protocol a message goes.
     struct Route {
         select::Protocol protocol;
-        uint64_t stamp = 0;  //!< of a message that is timed
+        uint64_t stamp = 0;  // of a message that is timed
     };
     Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
     Route learned_route(const Endpoint& endpoint, const LearnedLane& learned, size_t length,
@@ -166,23 +158,23 @@ class TagEngine : MessageProtocol {
     static ucs_status_t on_announcement(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor* descriptor);
 
-    /** A long message on its way from where it was kept to its receive. */
+    // A long message on its way from where it was kept to its receive.
     struct KeptCopy {
         Request* receive;
         TagMessage* message;
-        size_t done;  //!< bytes
+        size_t done;  // bytes
     };
 
-    /** Charges the message to who sent it. @return false: the sender is cut off, it is freed */
+    // Charges the message to who sent it. @return false: the sender is cut off, it is freed
     bool charge(TagMessage& message, uint64_t claimed);
 
     MessageTimes& times_;
-    std::deque<KeptCopy> copies_;  //!< the first one is under way
+    std::deque<KeptCopy> copies_;  // the first one is under way
     bool copies_are_stopped_ = false;
-    Turns turns_;         //!< of long messages
-    uint64_t found_ = 0;  //!< receives whose message was there: all others are posted
+    Turns turns_;         // of long messages
+    uint64_t found_ = 0;  // receives whose message was there: all others are posted
     Matcher matcher_;
-    static constexpr size_t kSpare = 16;  //!< places for messages that find no memory
+    static constexpr size_t kSpare = 16;  // places for messages that find no memory
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};
 };
 

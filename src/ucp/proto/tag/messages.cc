@@ -18,8 +18,8 @@ namespace {
 struct TagSend : EagerSend {
     uint64_t tag = 0;
     bool is_sync = false;
-    uint64_t peer = 0;   //!< worker that acknowledges it
-    uint64_t stamp = 0;  //!< of a message that is timed, by these:
+    uint64_t peer = 0;   // worker that acknowledges it
+    uint64_t stamp = 0;  // of a message that is timed, by these:
     MessageTimes* times = nullptr;
 };
 
@@ -94,7 +94,7 @@ void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
     endpoint->send_control(AmId::kTagSyncAck, std::as_bytes(std::span(&header, 1)));
 }
 
-/** @param receive  what it goes to; null: no receive was posted */
+// @param receive  what it goes to; null: no receive was posted
 [[gnu::noinline]] void TagEngine::arrived(Request* receive, Tag tag, const std::byte* payload,
                                           size_t length, uint64_t sync_sender,
                                           uint64_t sync_request) {
@@ -158,7 +158,7 @@ const Reassembly::Sink kReceiveSink{
     },
     [](void* target, ucs_status_t status) { static_cast<Request*>(target)->complete(status); }};
 
-/** Room for the first `bytes` of a message, which so far has had room for what had come. */
+// Room for the first `bytes` of a message, which so far has had room for what had come.
 ucs_status_t make_room(TagMessage& message, size_t bytes) {
     if (bytes <= message.room) return UCS_OK;
     const size_t room = Reassembly::room_for(bytes, message.length);
@@ -293,16 +293,14 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 
 // --- sending ---
 
-/**
- * Is this long message likely to be the only one under way? Nothing else is, and the program has
- * received since its last long message, which was the only one of its turn.
- */
+// Is this long message likely to be the only one under way? Nothing else is, and the program has
+// received since its last long message, which was the only one of its turn.
 bool TagEngine::is_alone(const Endpoint& endpoint) {
     return turns_.is_next_alone(matcher_.posted() + found_, matcher_.has_expected()) &&
            !endpoint.has_backlog() && !requests_.has_named();
 }
 
-/** What was learned decides between the ways of a message. */
+// What was learned decides between the ways of a message.
 TagEngine::Route TagEngine::learned_route(const Endpoint& endpoint, const LearnedLane& learned,
                                           size_t length, select::Protocol alone,
                                           select::Protocol among_others) {
@@ -341,7 +339,7 @@ TagEngine::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer, cons
     return {is_same || is_alone(endpoint) ? alone : among_others};
 }
 
-/** A receive has found its message, which was announced. */
+// A receive has found its message, which was announced.
 void TagEngine::time_announced(Request& receive, const RndvRts& rts) {
     if (rts.stamp == 0) [[likely]]
         return;
@@ -392,11 +390,9 @@ void TagEngine::add_handlers(InterfaceSet& interfaces) {
 
 // --- messages that were kept ---
 
-/**
- * Give a receive the data of an eager message that was kept, acknowledge it if its sender asked,
- * and free the message. Completes the receive, or leaves it waiting for the later fragments.
- * @param at_once  however long it is; else a long one goes in pieces, one in each progress
- */
+// Give a receive the data of an eager message that was kept, acknowledge it if its sender asked,
+// and free the message. Completes the receive, or leaves it waiting for the later fragments.
+// @param at_once  however long it is; else a long one goes in pieces, one in each progress
 void TagEngine::receive_kept(Request& receive, TagMessage& message, bool at_once) {
     matched(receive, message.tag, message.length);
     receive.part<TagReceive>().timing = message.timing;
@@ -429,7 +425,7 @@ unsigned TagEngine::run_deferred() {
     return 1;
 }
 
-/** What has come of the message is in the receive's buffer. */
+// What has come of the message is in the receive's buffer.
 void TagEngine::end_kept(Request& receive, TagMessage& message) {
     if (message.kind == TagMessageKind::kFragmented) {
         reassembly_.redirect(message.id, sink_to(kReceiveSink, &receive));

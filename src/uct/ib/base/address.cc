@@ -13,7 +13,7 @@ constexpr uint8_t kEthernet = 0x10, kRouted = 0x20;
 constexpr uint8_t kDctMark = 0xd2, kQpMark = 0xa1;
 constexpr uint32_t kMax24 = 0xffffff;
 constexpr uint16_t kFirstMulticastLid = 0xc000;
-constexpr size_t kMappedPrefix = 12;  //!< bytes before the IPv4 address
+constexpr size_t kMappedPrefix = 12;  // bytes before the IPv4 address
 
 uint8_t byte_at(std::span<const std::byte> bytes, size_t at) {
     return std::to_integer<uint8_t>(bytes[at]);

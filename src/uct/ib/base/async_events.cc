@@ -14,7 +14,7 @@ namespace uct::ib {
 
 namespace {
 
-/** Null for what asks nothing of us: it is logged alone. */
+// Null for what asks nothing of us: it is logged alone.
 std::optional<AsyncEvent> meaning(const ibv_async_event& event, int port) {
     using Kind = AsyncEvent::Kind;
     switch (event.event_type) {

@@ -9,7 +9,7 @@
 
 namespace uct::ib {
 
-/** What the interfaces share; every transport has its own values of these. ud uses only some. */
+// What the interfaces share; every transport has its own values of these. ud uses only some.
 struct TransportConfig {
     unsigned tx_queue_len;
     unsigned tx_cq_len;
@@ -39,10 +39,8 @@ struct TransportConfig {
     std::optional<unsigned> path_mtu;
 };
 
-/**
- * The variables of transports over datagrams, and of those over connections, for a table of each:
- * the transport's own prefix wins over UCX_RC_, UCX_DC_ or UCX_UD_, and that over UCX_IB_.
- */
+// The variables of transports over datagrams, and of those over connections, for a table of each:
+// the transport's own prefix wins over UCX_RC_, UCX_DC_ or UCX_UD_, and that over UCX_IB_.
 std::span<const ucs::config::Field<TransportConfig>> datagram_fields();
 std::span<const ucs::config::Field<TransportConfig>> connected_fields();
 

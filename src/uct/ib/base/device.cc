@@ -28,20 +28,20 @@ bool is_active(ibv_context* context, uint8_t port) {
     return ibv_query_port(context, port, &attributes) == 0 && attributes.state == IBV_PORT_ACTIVE;
 }
 
-/** Gb/s of one lane, after encoding; the speed is a bit. */
+// Gb/s of one lane, after encoding; the speed is a bit.
 double lane_rate(uint8_t active_speed) {
     constexpr double kRates[] = {2, 4, 8, 10, 14.0 * 64 / 66, 25.0 * 64 / 66, 50, 100};
     return std::has_single_bit(active_speed) ? kRates[std::countr_zero(active_speed)] : 2;
 }
 
-/** The width is a bit. */
+// The width is a bit.
 unsigned lane_count(uint8_t active_width) {
     constexpr unsigned kCounts[] = {1, 4, 8, 12, 2};
     const auto bit = static_cast<size_t>(std::countr_zero(active_width));
     return std::has_single_bit(active_width) && bit < std::size(kCounts) ? kCounts[bit] : 1;
 }
 
-/** Of fe80::/10. */
+// Of fe80::/10.
 bool is_link_local(const ibv_gid& gid) {
     return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
 }

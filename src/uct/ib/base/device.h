@@ -17,7 +17,7 @@
 
 namespace uct::ib {
 
-/** Owners of verbs objects: each is destroyed with its own call. */
+// Owners of verbs objects: each is destroyed with its own call.
 template <auto Destroy>
 struct VerbsDeleter {
     template <typename T>
@@ -37,13 +37,13 @@ using QpPtr = VerbsPtr<ibv_qp, ibv_destroy_qp>;
 using AhPtr = VerbsPtr<ibv_ah, ibv_destroy_ah>;
 using ChannelPtr = VerbsPtr<ibv_comp_channel, ibv_destroy_comp_channel>;
 
-/** A port of an adapter, opened. */
+// A port of an adapter, opened.
 class Device {
   public:
-    /** Names of all active ports of all adapters, in the order of the adapters: "mlx5_0:1". */
+    // Names of all active ports of all adapters, in the order of the adapters: "mlx5_0:1".
     static std::vector<std::string> find_all();
 
-    /** @return UCS_ERR_NO_DEVICE, or UCS_ERR_IO_ERROR, logged */
+    // @return UCS_ERR_NO_DEVICE, or UCS_ERR_IO_ERROR, logged
     static ucs_status_t open(std::string_view name, std::unique_ptr<Device>* device);
 
     const std::string& name() const { return name_; }
@@ -56,15 +56,13 @@ class Device {
     const ibv_port_attr& port_attributes() const { return port_attributes_; }
     bool has_atomics() const { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
     bool atomics_reach_cpu() const { return attributes_.atomic_cap == IBV_ATOMIC_GLOB; }
-    /**
-     * Largest retry counter that ends. The specification's 3 bits end at 7; Soft-RoCE, in Linux's
-     * kernel, takes 7 for "without end", as it is for the other counter, of receivers not ready.
-     */
+    // Largest retry counter that ends. The specification's 3 bits end at 7; Soft-RoCE, in Linux's
+    // kernel, takes 7 for "without end", as it is for the other counter, of receivers not ready.
     unsigned max_retry_count() const { return attributes_.vendor_id == kSoftRoceVendor ? 6 : 7; }
-    /** Bytes per second in one direction, after encoding. */
+    // Bytes per second in one direction, after encoding.
     double bandwidth() const;
 
-    /** What one transport uses of the port: filled from its configuration. */
+    // What one transport uses of the port: filled from its configuration.
     struct Path {
         PortAddress address;
         uint8_t gid_index;
@@ -74,9 +72,9 @@ class Device {
         uint8_t hop_limit;
         ibv_mtu mtu;
     };
-    /** @return UCS_ERR_INVALID_PARAM if the port has no such GID or partition, logged */
+    // @return UCS_ERR_INVALID_PARAM if the port has no such GID or partition, logged
     ucs_status_t make_path(const TransportConfig& config, Path* path) const;
-    /** Address attributes of packets from here to there. */
+    // Address attributes of packets from here to there.
     ibv_ah_attr ah_attributes(const Path& path, const PortAddress& remote) const;
 
   private:
@@ -95,26 +93,22 @@ class Device {
     ibv_port_attr port_attributes_{};
 };
 
-/** Nearest value of a QP's timeout attribute, not below the time. */
+// Nearest value of a QP's timeout attribute, not below the time.
 uint8_t encode_timeout(ucs::Duration time);
-/** Nearest value of a QP's RNR timer attribute, not below the time if there is one. */
+// Nearest value of a QP's RNR timer attribute, not below the time if there is one.
 uint8_t encode_rnr_timer(ucs::Duration time);
 
-/**
- * The GID of an Ethernet port to go by when the user names none: RoCE v2 before v1, as routers know
- * only the former; of equal versions an IPv4 address, which both ends of a network most likely
- * have, before a global IPv6 address, and that before a link-local one, which reaches no further
- * than the switch; of equals the first.
- * @return null: there is none
- */
+// The GID of an Ethernet port to go by when the user names none: RoCE v2 before v1, as routers know
+// only the former; of equal versions an IPv4 address, which both ends of a network most likely
+// have, before a global IPv6 address, and that before a link-local one, which reaches no further
+// than the switch; of equals the first.
+// @return null: there is none
 const ibv_gid_entry* preferred_gid(std::span<const ibv_gid_entry> table);
 
-/**
- * Index of a partition key in a port's table; the highest bit, of membership, is left out.
- * @param table   in the order of the table, in the processor's byte order
- * @param wanted  none: the first that is valid, else the first
- * @return none: the port is not in the partition
- */
+// Index of a partition key in a port's table; the highest bit, of membership, is left out.
+// @param table   in the order of the table, in the processor's byte order
+// @param wanted  none: the first that is valid, else the first
+// @return none: the port is not in the partition
 std::optional<uint16_t> find_partition(std::span<const uint16_t> table,
                                        std::optional<unsigned> wanted);
 

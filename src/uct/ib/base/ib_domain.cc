@@ -23,7 +23,7 @@ namespace {
 constexpr std::byte kKeyMark{0x1b};
 constexpr size_t kKeyLength = 5;
 
-/** What atomics may work on reaches to whole words. */
+// What atomics may work on reaches to whole words.
 constexpr uintptr_t kWord = 8;
 
 int access_flags(PeerRights rights, bool has_atomics) {
@@ -34,14 +34,14 @@ int access_flags(PeerRights rights, bool has_atomics) {
     return access;
 }
 
-/** A GID as an IPv6 address; one that holds an IPv4 address shows it. */
+// A GID as an IPv6 address; one that holds an IPv4 address shows it.
 std::string gid_text(const Gid& gid) {
     char text[INET6_ADDRSTRLEN] = {};
     inet_ntop(AF_INET6, gid.data(), text, sizeof(text));
     return text;
 }
 
-/** Kinds of GIDs in the words of the kernel's sysfs. */
+// Kinds of GIDs in the words of the kernel's sysfs.
 std::string gid_type(ibv_context* context, uint8_t port, uint8_t index) {
     ibv_gid_entry entry{};
     if (ibv_query_gid_ex(context, port, index, &entry, 0) != 0) return "unknown";
@@ -57,7 +57,7 @@ std::string gid_type(ibv_context* context, uint8_t port, uint8_t index) {
     }
 }
 
-/** The key and its place in the port's table. */
+// The key and its place in the port's table.
 std::string partition_text(const Device& device, uint16_t index) {
     uint16_t key = 0;
     if (ibv_query_pkey(device.context(), device.port(), index, &key) != 0) return "unknown";

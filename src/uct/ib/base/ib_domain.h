@@ -18,21 +18,21 @@ class MemoryRegion final : public MemoryHandle {
 
 class IbDomain;
 
-/** A transport over adapters, as a domain opens interfaces of it. */
+// A transport over adapters, as a domain opens interfaces of it.
 struct Transport {
     const TransportDeclaration& declaration;
     const ucs::config::Table<TransportConfig>& config;
     bool (*is_supported)(const Device& device);
-    /** @param source  where the transport's own settings are, besides those in `config` */
+    // @param source  where the transport's own settings are, besides those in `config`
     ucs_status_t (*open)(IbDomain& domain, const TransportConfig& config,
                          const ucs::config::Source& source, const InterfaceParams& params,
                          std::unique_ptr<Interface>* interface);
 };
 
-/** A protection domain of an adapter; its registrations serve every transport of the port. */
+// A protection domain of an adapter; its registrations serve every transport of the port.
 class IbDomain final : public MemoryDomain {
   public:
-    /** @param transports  those that it opens interfaces of where the device can do them */
+    // @param transports  those that it opens interfaces of where the device can do them
     static ucs_status_t open(std::string_view device, std::span<const Transport* const> transports,
                              std::unique_ptr<MemoryDomain>* domain);
 
@@ -55,7 +55,7 @@ class IbDomain final : public MemoryDomain {
     std::unique_ptr<Device> device_;
     DomainPtr pd_;
     MemoryDomainAttributes attributes_;
-    std::vector<const Transport*> transports_;  //!< that the device can do, best first
+    std::vector<const Transport*> transports_;  // that the device can do, best first
 };
 
 }  // namespace uct::ib

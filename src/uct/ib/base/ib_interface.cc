@@ -17,14 +17,14 @@ namespace uct::ib {
 
 namespace {
 
-/** Bytes before the aligned part of a message in a bounce buffer. */
+// Bytes before the aligned part of a message in a bounce buffer.
 constexpr size_t kBounceFront = 16;
 
 bool is_immediate(const ibv_wc& completion) {
     return completion.status == IBV_WC_SUCCESS && completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
 }
 
-/** It went well and brought a message: one comparison, as every message passes here. */
+// It went well and brought a message: one comparison, as every message passes here.
 bool is_message(const ibv_wc& completion) {
     static_assert(offsetof(ibv_wc, opcode) == offsetof(ibv_wc, status) + sizeof(uint32_t));
     constexpr auto kMessage =
@@ -207,7 +207,7 @@ unsigned IbInterface::progress() {
     return count;
 }
 
-/** What a handler that throws leaves of them comes first in the next call. */
+// What a handler that throws leaves of them comes first in the next call.
 inline void IbInterface::take(const ibv_wc* completions, int count) {
     int taken = 0;
     try {

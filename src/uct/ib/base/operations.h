@@ -8,7 +8,7 @@
 
 namespace uct::ib {
 
-/** What runs when work requests are complete. */
+// What runs when work requests are complete.
 namespace finish {
 void release(SendOperation& operation, ucs_status_t status);
 void complete(SendOperation& operation, ucs_status_t status);
@@ -16,28 +16,26 @@ void unpack(SendOperation& operation, ucs_status_t status);
 void store_atomic(SendOperation& operation, ucs_status_t status);
 }  // namespace finish
 
-/**
- * The operations of an endpoint over a send queue, the same for rc and dc.
- *
- * Derived gives:
- *   IbInterface& base()
- *   SendQueue* acquire(ucs_status_t* status)   a queue with room, or why not
- *   SendQueue* acquire_message(status)         likewise, and a credit of flow control
- *   size_t kFront                              bytes of a message before what the user sends
- *   void write_front(std::byte*, uint8_t id)   writes them
- *   front(id, header)                          the same and the header of a short message: an
- *                                              object, or a reference until the next call
- *   plain_front(id, header)                    the same of a plain message
- *   void message_posted()                      a credit is used
- *   bool post(SendQueue&, WorkRequest&, SendOperation*)
- *   SendQueue* plain_queue()                   a queue with room for a plain message: no flow
- *                                              control, no fence, no signal;
- *                                              null: whatever the reason, acquire_message() knows
- *   bool post_plain(SendQueue&, pieces)        post that, and count it
- *   ssize_t post_chain(SendQueue&, opcode, pieces, SendOperation&, immediate)
- *   bool keeps_requests()                      requests must be kept until they are complete, so
- *                                              that they can be posted anew: no inline sends
- */
+// The operations of an endpoint over a send queue, the same for rc and dc.
+//
+// Derived gives:
+//   IbInterface& base()
+//   SendQueue* acquire(ucs_status_t* status)   a queue with room, or why not
+//   SendQueue* acquire_message(status)         likewise, and a credit of flow control
+//   size_t kFront                              bytes of a message before what the user sends
+//   void write_front(std::byte*, uint8_t id)   writes them
+//   front(id, header)                          the same and the header of a short message: an
+//                                              object, or a reference until the next call
+//   plain_front(id, header)                    the same of a plain message
+//   void message_posted()                      a credit is used
+//   bool post(SendQueue&, WorkRequest&, SendOperation*)
+//   SendQueue* plain_queue()                   a queue with room for a plain message: no flow
+//                                              control, no fence, no signal;
+//                                              null: whatever the reason, acquire_message() knows
+//   bool post_plain(SendQueue&, pieces)        post that, and count it
+//   ssize_t post_chain(SendQueue&, opcode, pieces, SendOperation&, immediate)
+//   bool keeps_requests()                      requests must be kept until they are complete, so
+//                                              that they can be posted anew: no inline sends
 template <typename Derived>
 class Operations : public Endpoint {
   public:
@@ -200,7 +198,7 @@ class Operations : public Endpoint {
 
     IbInterface& base() { return self().interface(); }
 
-    /** For a flush: run the completion when all that is posted now is complete. */
+    // For a flush: run the completion when all that is posted now is complete.
     ucs_status_t flush_queue(SendQueue& queue, const DcTarget& target, const void* owner,
                              Completion* completion) {
         if (completion == nullptr) {
@@ -246,7 +244,7 @@ class Operations : public Endpoint {
   private:
     Derived& self() { return static_cast<Derived&>(*this); }
 
-    /** A queue and a bounce buffer. @return UCS_OK, or why there is not both */
+    // A queue and a bounce buffer. @return UCS_OK, or why there is not both
     [[gnu::always_inline]] ucs_status_t take_room(SendQueue* (Derived::*acquire)(ucs_status_t*),
                                                   SendQueue** queue, BounceBuffer** buffer) {
         ucs_status_t status;
@@ -274,7 +272,7 @@ class Operations : public Endpoint {
         }
     }
 
-    /** Post with a bounce buffer that goes back when done. */
+    // Post with a bounce buffer that goes back when done.
     bool post_copied(SendQueue& queue, WorkRequest& request, BounceBuffer& buffer) {
         buffer.operation.pool = &base().bounce_pool();
         buffer.operation.finish = finish::release;
@@ -284,7 +282,7 @@ class Operations : public Endpoint {
         return false;
     }
 
-    /** Post with an operation that carries a user's completion. */
+    // Post with an operation that carries a user's completion.
     ucs_status_t post_waiting(SendQueue& queue, WorkRequest& request, SendOperation& operation) {
         operation.pool = &base().bounce_pool();
         if (self().post(queue, request, &operation)) [[likely]]
@@ -293,7 +291,7 @@ class Operations : public Endpoint {
         return UCS_ERR_IO_ERROR;
     }
 
-    /** A short message that is not plain. */
+    // A short message that is not plain.
     [[gnu::noinline]] ucs_status_t message_slow(uint8_t id, uint64_t header, const void* payload,
                                                 uint32_t length) {
         ucs_status_t status;

@@ -9,7 +9,7 @@
 
 namespace uct::ib {
 
-/** Chunks of a pool of registered memory; each object gets its local key at a fixed offset. */
+// Chunks of a pool of registered memory; each object gets its local key at a fixed offset.
 class RegisteredChunks : public ucs::ChunkSource {
   public:
     RegisteredChunks(ibv_pd* pd, size_t key_offset) : pd_(pd), key_offset_(key_offset) {}
@@ -23,11 +23,10 @@ class RegisteredChunks : public ucs::ChunkSource {
     size_t key_offset_;
 };
 
-/** Chunks of receive buffers; knows all of them, so that posted ones can be taken back at the end.
- */
+// Chunks of receive buffers; knows all of them, so that posted ones can be taken back at the end.
 class ReceiveChunks final : public RegisteredChunks {
   public:
-    static constexpr size_t kObjects = 64;  //!< of a chunk
+    static constexpr size_t kObjects = 64;  // of a chunk
 
     using RegisteredChunks::RegisteredChunks;
     Chunk allocate(size_t bytes) override;
@@ -38,7 +37,7 @@ class ReceiveChunks final : public RegisteredChunks {
     std::vector<void*> objects_;
 };
 
-/** A receive buffer; a handler may keep it. The message's first byte lies before its payload. */
+// A receive buffer; a handler may keep it. The message's first byte lies before its payload.
 class ReceiveBuffer final : public ReceiveDescriptor {
   public:
     static constexpr size_t kKeyOffset = 32;
@@ -62,34 +61,30 @@ class ReceiveBuffer final : public ReceiveDescriptor {
 };
 static_assert(sizeof(ReceiveBuffer) <= ReceiveBuffer::kKeyOffset);
 
-/**
- * The shared receive queue of an interface. It begins with some buffers and doubles them whenever
- * a burst uses up more than half, up to its capacity.
- */
+// The shared receive queue of an interface. It begins with some buffers and doubles them whenever
+// a burst uses up more than half, up to its capacity.
 class ReceiveQueue {
   public:
     ReceiveQueue() = default;
     ~ReceiveQueue();
     ReceiveQueue(const ReceiveQueue&) = delete;
 
-    /**
-     * @param front  bytes of a buffer before those that the device writes
-     * @return false if the device refuses, with errno
-     */
+    // @param front  bytes of a buffer before those that the device writes
+    // @return false if the device refuses, with errno
     bool open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size,
               size_t front = ReceiveBuffer::kPayloadOffset - 1);
     ibv_srq* srq() const { return srq_.get(); }
 
-    /** A buffer left the queue, with a message. */
+    // A buffer left the queue, with a message.
     void taken(ReceiveBuffer* buffer) {
         buffer->set_posted(false);
         --posted_;
     }
-    /** Post again what was taken, in batches. */
+    // Post again what was taken, in batches.
     void refill() {
         if (target_ - posted_ >= kBatch) refill_slow();
     }
-    /** A buffer whose message is dealt with: posted again by the next refill(). */
+    // A buffer whose message is dealt with: posted again by the next refill().
     void recycle(ReceiveBuffer* buffer) { buffer->release(); }
     unsigned posted() const { return posted_; }
     size_t kept() const { return pool_->in_use() - posted_; }

@@ -3,7 +3,7 @@
 
 #include "uct/api/types.h"
 
-/** The transports over adapters, as they are known without the driver's libraries too. */
+// The transports over adapters, as they are known without the driver's libraries too.
 namespace uct::ib {
 
 namespace declared {
@@ -36,7 +36,7 @@ inline constexpr TransportDeclaration kUdVerbs{"ud_verbs",         DeviceType::k
                                                Reach::kInterface,  declared::kMessages,
                                                declared::kUdWords, declared::kDedicated};
 
-/** Best first; to bring up dedicated ones the last, whose state does not depend on peers. */
+// Best first; to bring up dedicated ones the last, whose state does not depend on peers.
 inline constexpr TransportDeclaration kTransports[] = {kDcMlx5, kRcMlx5, kRcVerbs, kUdVerbs};
 
 }  // namespace uct::ib

@@ -6,7 +6,7 @@
 
 namespace uct::ib {
 
-/** One peer as seen over DC. There may be very many: everything that can be shared is. */
+// One peer as seen over DC. There may be very many: everything that can be shared is.
 class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Group {
   public:
     DcEndpoint(DcInterface& interface, const DcTarget& target, const DcTokens& tokens,
@@ -41,10 +41,10 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
         }
         return acquire(status);
     }
-    /** A message begins with its sender's token and its id. */
+    // A message begins with its sender's token and its id.
     static constexpr size_t kFront = sizeof(uint64_t);
     struct Front {
-        uint64_t token;  //!< with the id in the highest byte
+        uint64_t token;  // with the id in the highest byte
         uint64_t header;
     };
     Front plain_front(uint8_t id, uint64_t header) const { return {with_id(id), header}; }
@@ -89,19 +89,17 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
         has_chain_ = false;
     }
     const DcTarget& target() const { return target_; }
-    /** Of the messages that the peer sends. */
+    // Of the messages that the peer sends.
     uint64_t incoming_token() const { return incoming_; }
     void set_last(uint32_t index) { last_ = index; }
     bool waits_for_grant() const { return waits_for_grant_; }
     bool has_own_room() const;
-    /** No operation will succeed any more; reported once. */
+    // No operation will succeed any more; reported once.
     void fail(ucs_status_t status);
     void granted();
     void ask_again();
-    /**
-     * Send a message of flow control, which begins with room for the token; it needs no credit.
-     * @return false if there is no room
-     */
+    // Send a message of flow control, which begins with room for the token; it needs no credit.
+    // @return false if there is no room
     template <typename Message>
     bool send_control(Message message) {
         static_assert(sizeof(message.token) == sizeof(token_));
@@ -118,10 +116,10 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
 
     DcInterface& interface_;
     DcTarget target_;
-    uint64_t token_;           //!< DcTokens::outgoing
-    uint64_t incoming_;        //!< DcTokens::incoming
-    uint32_t last_ = 0;        //!< number of the last work request, on its initiator
-    uint32_t last_chain_ = 0;  //!< likewise of a chain, while has_chain_
+    uint64_t token_;           // DcTokens::outgoing
+    uint64_t incoming_;        // DcTokens::incoming
+    uint32_t last_ = 0;        // number of the last work request, on its initiator
+    uint32_t last_chain_ = 0;  // likewise of a chain, while has_chain_
     int16_t credits_;
     uint16_t dci_;
     ucs_status_t status_ = UCS_OK;
@@ -129,8 +127,8 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     bool is_internal_ : 1;
     bool waits_for_grant_ : 1 = false;
     bool fence_next_ : 1 = false;
-    bool has_chain_ : 1 = false;  //!< one was posted since the endpoint got its initiator
-    uint64_t grant_ = 0;          //!< id of the request that is under way
+    bool has_chain_ : 1 = false;  // one was posted since the endpoint got its initiator
+    uint64_t grant_ = 0;          // id of the request that is under way
 };
 static_assert(sizeof(DcEndpoint) <= 104);
 

@@ -47,14 +47,14 @@ bool is_supported(const Device& device) {
     return device.is_mlx5() && probe_dc(device.context());
 }
 
-/** A cut that nobody has asked for again for so long is of no interest any more. */
+// A cut that nobody has asked for again for so long is of no interest any more.
 constexpr ucs::Duration kCutInterest = std::chrono::milliseconds(250);
 
 }  // namespace
 
 const Transport dc_mlx5{kDcMlx5, transport_table, is_supported, DcInterface::open};
 
-/** A grant on its way to a peer that need not have an endpoint here. */
+// A grant on its way to a peer that need not have an endpoint here.
 struct DcInterface::GrantSender {
     GrantSender(DcInterface& interface, const DcTarget& target, const DcTokens& tokens, uint64_t id)
         : endpoint(interface, target, tokens, true), grant{0, id} {}
@@ -138,11 +138,9 @@ ucs_status_t DcInterface::flush(Completion* completion) {
     return pool_->flush(completion);
 }
 
-/**
- * A target takes packets from every initiator that knows its key. The one that the peer has given
- * up was reset before the peer asked for the cut, so what can still come is what the network holds,
- * and a timeout of retransmission is longer than a packet lives.
- */
+// A target takes packets from every initiator that knows its key. The one that the peer has given
+// up was reset before the peer asked for the cut, so what can still come is what the network holds,
+// and a timeout of retransmission is longer than a packet lives.
 ucs_status_t DcInterface::cut_off(const RemoteAddress& remote, uint64_t number) {
     const auto port = PortAddress::read(remote.device);
     const auto target = DctAddress::read(remote.interface);

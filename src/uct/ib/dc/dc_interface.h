@@ -15,12 +15,11 @@ namespace uct::ib {
 
 class DcEndpoint;
 
-/** What an endpoint sends to get a grant: the answer needs no endpoint. In the host's byte order.
- */
+// What an endpoint sends to get a grant: the answer needs no endpoint. In the host's byte order.
 struct __attribute__((packed)) GrantRequest {
     static constexpr uint8_t kHeader = am_header::kPureRequest;
-    uint64_t token;  //!< and the header, as every message begins
-    uint64_t id;     //!< comes back with the grant; 0 is none
+    uint64_t token;  // and the header, as every message begins
+    uint64_t id;     // comes back with the grant; 0 is none
     std::byte port[PortAddress::kLength];
     std::byte target[DctAddress::kLength];
 };
@@ -31,10 +30,10 @@ struct __attribute__((packed)) Grant {
     uint64_t id;
 };
 
-/** dc_mlx5 as the domain of an adapter opens it. */
+// dc_mlx5 as the domain of an adapter opens it.
 extern const Transport dc_mlx5;
 
-/** dc_mlx5: one target that receives from everybody, and a pool of initiators to send with. */
+// dc_mlx5: one target that receives from everybody, and a pool of initiators to send with.
 class DcInterface final : public IbInterface {
   public:
     static ucs_status_t open(IbDomain& domain, const TransportConfig& config,
@@ -53,7 +52,7 @@ class DcInterface final : public IbInterface {
     DciPool& pool() { return *pool_; }
     bool has_flow_control() const { return config_.fc_enable; }
     GrantRequest make_request(uint64_t id) const;
-    /** The endpoint waits for a grant with the id that this returns, until it is forgotten. */
+    // The endpoint waits for a grant with the id that this returns, until it is forgotten.
     uint64_t await_grant(DcEndpoint& endpoint);
     void forget_grant(uint64_t id) { awaiting_.erase(id); }
 
@@ -68,14 +67,14 @@ class DcInterface final : public IbInterface {
 
     struct GrantSender;
     struct Cut {
-        ucs::Time asked;  //!< for the last time
-        ucs::Time end;    //!< nothing comes any more
+        ucs::Time asked;  // for the last time
+        ucs::Time end;    // nothing comes any more
     };
 
     QpPtr dct_;
     const std::shared_ptr<DcKeys> keys_;
     DcSenders peers_;
-    /** Under way, by the interface that is cut off and the cut's number. */
+    // Under way, by the interface that is cut off and the cut's number.
     std::map<std::tuple<PortAddress, uint32_t, uint64_t>, Cut> cuts_;
     std::unique_ptr<DciPool> pool_;
     uint64_t next_grant_ = 0;

@@ -44,7 +44,7 @@ QpPtr make_dci(ibv_context* context, ibv_pd* pd, ibv_cq* cq, unsigned depth, uns
     return qp;
 }
 
-/** Address attributes of packets that leave by the interface's port, whatever their target. */
+// Address attributes of packets that leave by the interface's port, whatever their target.
 ibv_ah_attr local_path(const IbInterface& interface) {
     ibv_ah_attr attributes{};
     attributes.port_num = interface.device().port();

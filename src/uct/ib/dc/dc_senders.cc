@@ -10,7 +10,7 @@ namespace uct::ib {
 
 namespace {
 
-/** Of messages from the owner of one key to that of the other. */
+// Of messages from the owner of one key to that of the other.
 uint64_t token(const ucs::net::SharedSecret& secret, const ucs::net::PublicKey& from,
                const ucs::net::PublicKey& to) {
     const auto mac =

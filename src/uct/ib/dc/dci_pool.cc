@@ -232,10 +232,8 @@ void DciPool::cancel(Dci& dci) {
     finish_all(rest, UCS_ERR_CANCELED);
 }
 
-/**
- * One operation failed on a shared initiator; what followed it was not executed, unless it goes to
- * the same target, whose state is then unknown. Others' operations are posted again, in order.
- */
+// One operation failed on a shared initiator; what followed it was not executed, unless it goes to
+// the same target, whose state is then unknown. Others' operations are posted again, in order.
 void DciPool::mend_shared(Dci& dci, ucs_status_t status, OperationList& rest, OperationList* done,
                           OperationList* dead) {
     SendOperation& culprit = rest.front();

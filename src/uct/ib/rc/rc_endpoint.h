@@ -12,7 +12,7 @@ class RcEndpoint final : public Operations<RcEndpoint>,
                          private SendQueueOwner,
                          public PendingQueue::Group {
   public:
-    /** `qp` is in the init state. */
+    // `qp` is in the init state.
     RcEndpoint(RcInterface& interface, QpPtr qp, const QpAddress& local);
     ~RcEndpoint() override;
 
@@ -50,7 +50,7 @@ class RcEndpoint final : public Operations<RcEndpoint>,
         }
         return queue;
     }
-    /** A message begins with its id and with what flow control adds. */
+    // A message begins with its id and with what flow control adds.
     static constexpr size_t kFront = 1;
     struct __attribute__((packed)) Front {
         uint8_t first;
@@ -97,12 +97,12 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     static constexpr bool keeps_requests() { return false; }
 
     // --- for the interface ---
-    /** Could a waiting element send, as far as this endpoint goes? */
+    // Could a waiting element send, as far as this endpoint goes?
     bool has_own_room() const { return queue_->has_own_room(); }
     bool waits_for_grant() const { return waits_for_grant_; }
     ReceiveGate* gate() const { return gate_; }
     PeerIdentity& peer() { return peer_; }
-    /** What the peer's immediates become: messages of this id, with this tag. */
+    // What the peer's immediates become: messages of this id, with this tag.
     struct Immediates {
         uint8_t id;
         uint64_t tag;
@@ -110,9 +110,9 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     const std::optional<Immediates>& immediates() const { return immediates_; }
     void granted();
     void grant_with_next_message() { owes_grant_ = true; }
-    /** Send a grant now, or as soon as there is room. */
+    // Send a grant now, or as soon as there is room.
     void grant_now();
-    /** Ask again for a grant that does not come; finds a dead peer. */
+    // Ask again for a grant that does not come; finds a dead peer.
     void ask_again();
 
   private:
@@ -134,7 +134,7 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     bool waits_for_grant_ = false;
     int credits_;
     const int soft_, hard_;
-    const int used_per_message_;  //!< 1; 0 without flow control
+    const int used_per_message_;  // 1; 0 without flow control
     ReceiveGate* gate_ = nullptr;
     PeerIdentity peer_;
     std::optional<Immediates> immediates_;

@@ -11,13 +11,13 @@ namespace uct::ib {
 
 class RcEndpoint;
 
-/** rc_mlx5 and rc_verbs as the domain of an adapter opens them. */
+// rc_mlx5 and rc_verbs as the domain of an adapter opens them.
 extern const Transport rc_mlx5, rc_verbs;
 
-/** rc_mlx5 and rc_verbs: dedicated endpoints, one queue pair each. */
+// rc_mlx5 and rc_verbs: dedicated endpoints, one queue pair each.
 class RcInterface final : public IbInterface {
   public:
-    /** @param is_extended  work requests are posted with ibv_wr_*: rc_mlx5 */
+    // @param is_extended  work requests are posted with ibv_wr_*: rc_mlx5
     static ucs_status_t open(IbDomain& domain, bool is_extended, const TransportConfig& config,
                              const InterfaceParams& params, std::unique_ptr<Interface>* interface);
 
@@ -31,11 +31,11 @@ class RcInterface final : public IbInterface {
 
     void add(RcEndpoint& endpoint, uint32_t qp_number);
     void remove(RcEndpoint& endpoint, uint32_t qp_number);
-    /** An endpoint's gate was set or removed: arrivals are looked up while there is one. */
+    // An endpoint's gate was set or removed: arrivals are looked up while there is one.
     void count_gates(int change) { gates_ += change; }
-    /** It owes its peer a grant and had no room to send it. */
+    // It owes its peer a grant and had no room to send it.
     void owe_grant(RcEndpoint& endpoint) { owing_.push_back(&endpoint); }
-    /** Changed by endpoints that stop for want of a grant, and go on. */
+    // Changed by endpoints that stop for want of a grant, and go on.
     void count_waiting(int change) { waiting_for_grant_ += change; }
 
   private:
@@ -55,7 +55,7 @@ class RcInterface final : public IbInterface {
 
     const bool is_extended_;
     PendingQueue pending_;
-    /** Where endpoints are found for each message: one of those whose numbers share a place. */
+    // Where endpoints are found for each message: one of those whose numbers share a place.
     struct Recent {
         uint32_t number = 0;
         RcEndpoint* endpoint = nullptr;
@@ -64,7 +64,7 @@ class RcInterface final : public IbInterface {
 
     std::unordered_map<uint32_t, RcEndpoint*> endpoints_;
     std::array<Recent, kRecent> recent_{};
-    /** Of endpoints that are gone and have messages that were kept. */
+    // Of endpoints that are gone and have messages that were kept.
     std::unordered_map<uint32_t, PeerIdentity> departed_;
     std::vector<RcEndpoint*> owing_;
     int gates_ = 0;

@@ -10,7 +10,7 @@
 
 namespace uct::ib::ud {
 
-/** A packet that came too early, until those before it are here; the transport derives its own. */
+// A packet that came too early, until those before it are here; the transport derives its own.
 class HeldPacket : public boost::intrusive::slist_base_hook<
                        boost::intrusive::link_mode<boost::intrusive::normal_link>> {
   public:
@@ -24,33 +24,31 @@ class HeldPacket : public boost::intrusive::slist_base_hook<
 using HeldList = boost::intrusive::slist<HeldPacket, boost::intrusive::cache_last<true>,
                                          boost::intrusive::constant_time_size<false>>;
 
-/**
- * The receiving half of a connection: what is next, what is held, when to acknowledge.
- *
- * Pure, as Sender. Held packets belong to the caller and are linked here until next() or
- * take_all().
- */
+// The receiving half of a connection: what is next, what is held, when to acknowledge.
+//
+// Pure, as Sender. Held packets belong to the caller and are linked here until next() or
+// take_all().
 class Receiver {
   public:
     enum class Verdict : uint8_t {
-        kDeliver,  //!< the next one: hand it on, then call next() until it gives null
-        kHold,     //!< early: call hold(), or drop it if there is no room
-        kDrop,     //!< here already, or too far ahead
+        kDeliver,  // the next one: hand it on, then call next() until it gives null
+        kHold,     // early: call hold(), or drop it if there is no room
+        kDrop,     // here already, or too far ahead
     };
     Verdict arrived(uint32_t number, bool asks_acknowledgement, ucs::Time now);
     void hold(HeldPacket& packet);
-    /** The held packet whose turn has come, taken out; or null. */
+    // The held packet whose turn has come, taken out; or null.
     HeldPacket* next();
 
-    /** When the acknowledgement that is owed must go; kNever if none is. */
+    // When the acknowledgement that is owed must go; kNever if none is.
     ucs::Time deadline() const { return due_; }
-    /** Fills in what is to be acknowledged; all owed is paid. @param alone  the packet has nothing
-     * else in it: tell of held packets too */
+    // Fills in what is to be acknowledged; all owed is paid. @param alone  the packet has nothing
+    // else in it: tell of held packets too
     void acknowledge(Header* header, bool alone);
 
     uint32_t expected() const { return expected_; }
     uint32_t held() const { return held_count_; }
-    /** Begin anew with the first number. @param held  gets what was held */
+    // Begin anew with the first number. @param held  gets what was held
     void restart(HeldList* held);
 
   private:

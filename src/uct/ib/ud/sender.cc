@@ -108,7 +108,7 @@ void Sender::mark_selective(std::span<const uint64_t> words, ucs::Time now) {
     }
 }
 
-/** @return true if any of those newly lost was sent after the window shrank last */
+// @return true if any of those newly lost was sent after the window shrank last
 bool Sender::find_lost() {
     bool is_new = false;
     for (SentPacket& packet : packets_) {

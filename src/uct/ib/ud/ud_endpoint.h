@@ -12,16 +12,14 @@ class Peer;
 
 struct PeerListTag;
 
-/** Its place in the list of those that share the peer. */
+// Its place in the list of those that share the peer.
 using EndpointHook =
     boost::intrusive::list_base_hook<boost::intrusive::tag<PeerListTag>,
                                      boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
-/**
- * A way to send to another interface. All it has is its place in the queue of those that wait: the
- * stream belongs to the Peer, which endpoints to the same interface share. There are no one-sided
- * operations, as the interface's attributes say.
- */
+// A way to send to another interface. All it has is its place in the queue of those that wait: the
+// stream belongs to the Peer, which endpoints to the same interface share. There are no one-sided
+// operations, as the interface's attributes say.
 class UdEndpoint final : public RefusingEndpoint, public PendingQueue::Group, public EndpointHook {
   public:
     explicit UdEndpoint(Peer& peer);
@@ -32,7 +30,7 @@ class UdEndpoint final : public RefusingEndpoint, public PendingQueue::Group, pu
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
                           uint32_t length) override;
     ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override;
-    /** Copies, and completes when the peer has the message. */
+    // Copies, and completes when the peer has the message.
     ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
                           Completion* completion) override;
 

@@ -50,11 +50,9 @@ constexpr size_t mtu_bytes(int code) {
     return size_t{128} << code;
 }
 
-/**
- * A queue pair of datagrams in the reset state, on the interface's queues.
- * @param max_inline  in: bytes asked for; out: granted
- * @return null, with errno
- */
+// A queue pair of datagrams in the reset state, on the interface's queues.
+// @param max_inline  in: bytes asked for; out: granted
+// @return null, with errno
 QpPtr create_queue_pair(IbInterface& interface, uint32_t* max_inline) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = interface.send_cq();
@@ -69,7 +67,7 @@ QpPtr create_queue_pair(IbInterface& interface, uint32_t* max_inline) {
     return qp;
 }
 
-/** From the reset state to ready to send. @param key  its Q_Key */
+// From the reset state to ready to send. @param key  its Q_Key
 bool start_queue_pair(ibv_qp* qp, const Device& device, const Device::Path& path, uint32_t key) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
@@ -319,7 +317,7 @@ Peer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) {
     return peer;
 }
 
-/** So that later nothing that befalls a peer takes memory. */
+// So that later nothing that befalls a peer takes memory.
 void UdInterface::make_room_for_peer() {
     const size_t peers = by_target_.size() + failed_.size() + 1;
     for (auto* list : {&failed_, &ready_, &due_}) {

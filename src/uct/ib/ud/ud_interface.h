@@ -9,21 +9,19 @@
 
 namespace uct::ib::ud {
 
-/** ud_verbs as the domain of an adapter opens it. */
+// ud_verbs as the domain of an adapter opens it.
 extern const Transport ud_verbs;
 
-/** Makes a worker's names of others: nobody finds an address that gets another's name. */
+// Makes a worker's names of others: nobody finds an address that gets another's name.
 struct NameKey {
     const uint64_t key = ucs::unique_id();
 };
 
-/**
- * ud_verbs: reliable messages to any number of interfaces over one queue pair (docs/design/ud.md).
- *
- * Peers are found by name, in packets of those that know us, or by address. What has to happen at a
- * time is in a tree ordered by it; each peer is there once, at the latest at its connection's
- * deadline.
- */
+// ud_verbs: reliable messages to any number of interfaces over one queue pair (docs/design/ud.md).
+//
+// Peers are found by name, in packets of those that know us, or by address. What has to happen at a
+// time is in a tree ordered by it; each peer is there once, at the latest at its connection's
+// deadline.
 class UdInterface final : public IbInterface, public SendQueueOwner {
   public:
     static ucs_status_t open(IbDomain& domain, const TransportConfig& config,
@@ -38,7 +36,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ucs_status_t flush(Completion* completion) override;
     int event_fd() const override { return events_.get(); }
     uint64_t retransmissions() const override { return retransmissions_; }
-    /** Owed acknowledgements leave first: whoever sleeps does not keep others waiting. */
+    // Owed acknowledgements leave first: whoever sleeps does not keep others waiting.
     ucs_status_t arm() override;
     ucs::Time next_deadline() const override;
     uint64_t name_of(const RemoteAddress& remote) const override;
@@ -51,12 +49,12 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     PendingQueue& pending() { return pending_; }
     void count_retransmission() { ++retransmissions_; }
     ucs::ObjectPool<AcknowledgementWaiter>& waiters() { return waiters_; }
-    /** Packets that a peer keeps before it refuses more. */
+    // Packets that a peer keeps before it refuses more.
     uint32_t backlog_limit() const { return backlog_limit_; }
 
-    /** For what fits into a work request; null if there is no memory. */
+    // For what fits into a work request; null if there is no memory.
     Packet* short_packet() { return make(*short_packets_); }
-    /** For the longest message. */
+    // For the longest message.
     Packet* packet() { return make(*packets_); }
     bool has_packets(size_t count) { return packets_->reserve(packets_->in_use() + count); }
     WorkRequest request_to(const PeerTarget& target) const {
@@ -73,7 +71,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     void count_held(int change) { held_ += change; }
 
     void transmit_later(Peer& peer);
-    /** The connection's deadline may have come nearer. */
+    // The connection's deadline may have come nearer.
     void reschedule(Peer& peer);
     void endpoint_gone(Peer& peer);
 
@@ -83,8 +81,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     static constexpr size_t kReceiveFront = ReceiveBuffer::kPayloadOffset + 4;
     static_assert((kReceiveFront + kGrh + Header::kLength) % 8 == 0);
     static_assert(sizeof(HeldBuffer) <= kGrh - 4);
-    static constexpr uint32_t kSlots = 1u
-                                       << 20;  //!< of peers; the rest of a name tells generations
+    static constexpr uint32_t kSlots = 1u << 20;  // of peers; the rest of a name tells generations
 
     struct TargetHash {
         size_t operator()(const PeerTarget& target) const;
@@ -146,7 +143,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ucs::ObjectPool<AcknowledgementWaiter> waiters_{"acknowledgement waiters"};
     std::unique_ptr<SendQueue> queue_;
     PendingQueue pending_;
-    ucs::Descriptor events_, alarm_;  //!< the completion channel or the alarm; the next deadline
+    ucs::Descriptor events_, alarm_;  // the completion channel or the alarm; the next deadline
 
     std::vector<Peer*> names_;
     std::vector<uint32_t> generations_;
@@ -157,10 +154,10 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     const std::shared_ptr<NameKey> name_key_;
     ByDeadline by_deadline_;
     std::vector<Peer*> ready_;
-    std::vector<Peer*> due_;     //!< of this call
-    std::vector<Peer*> failed_;  //!< to be ended
-    Peer* ending_ = nullptr;     //!< its endpoints hear of it just now
-    ucs::Time next_warning_{};   //!< when a restarted queue pair is worth a line again
+    std::vector<Peer*> due_;     // of this call
+    std::vector<Peer*> failed_;  // to be ended
+    Peer* ending_ = nullptr;     // its endpoints hear of it just now
+    ucs::Time next_warning_{};   // when a restarted queue pair is worth a line again
 };
 
 }  // namespace uct::ib::ud

@@ -9,12 +9,10 @@
 
 namespace uct::ib::ud {
 
-/**
- * A packet on its way out, with room before its payload for the header, which is written anew at
- * each transmission. It goes back to its pool when it is acknowledged and the adapter has let go.
- *
- * Larger ones are registered: their local key lies behind the object, where the pool wrote it.
- */
+// A packet on its way out, with room before its payload for the header, which is written anew at
+// each transmission. It goes back to its pool when it is acknowledged and the adapter has let go.
+//
+// Larger ones are registered: their local key lies behind the object, where the pool wrote it.
 class Packet final : public SendOperation, public SentPacket {
   public:
     static size_t key_offset();
@@ -32,16 +30,16 @@ class Packet final : public SendOperation, public SentPacket {
         return key;
     }
 
-    /** The adapter reads it: it must not change. */
+    // The adapter reads it: it must not change.
     bool is_posted() const { return is_posted_; }
     void set_posted() { is_posted_ = true; }
-    /** Nobody needs it any more but the adapter, perhaps. */
+    // Nobody needs it any more but the adapter, perhaps.
     void drop() {
         is_dropped_ = true;
         if (!is_posted_) release();
     }
 
-    uint32_t size = 0;  //!< of the payload
+    uint32_t size = 0;  // of the payload
     uint8_t id = 0;
     bool is_ping = false;
     bool has_more = false;

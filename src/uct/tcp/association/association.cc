@@ -11,7 +11,7 @@ namespace uct::tcp {
 
 namespace {
 
-/** Of an operation that has lost the connections that carry chains. */
+// Of an operation that has lost the connections that carry chains.
 ucs_status_t status_of_cut(const RemoteOperation& operation) {
     return operation.chained ? UCS_ERR_UNREACHABLE : UCS_OK;
 }

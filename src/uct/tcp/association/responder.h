@@ -15,17 +15,15 @@ namespace uct::tcp {
 class TcpConnection;
 class Association;
 
-/**
- * Where payload goes: registered memory for a put, the caller's pieces for a get reply. While it
- * lives the memory stays registered.
- */
+// Where payload goes: registered memory for a put, the caller's pieces for a get reply. While it
+// lives the memory stays registered.
 class Landing {
   public:
-    /** @param put  null: the answer to `operation` */
+    // @param put  null: the answer to `operation`
     Landing(Association& association, const wire::Put* put, uint32_t operation);
-    /** Does the put stay inside its region? */
+    // Does the put stay inside its region?
     bool covers(uint64_t length) const;
-    /** Pieces for the part [offset, offset + length). @return how many; 0: nowhere, drop it */
+    // Pieces for the part [offset, offset + length). @return how many; 0: nowhere, drop it
     size_t find(uint64_t offset, uint64_t length, iovec* pieces) const;
 
   private:
@@ -41,10 +39,8 @@ class Landing {
 void answer_get(TcpConnection& connection, Association& association, const wire::Get& get);
 void answer_atomic(TcpConnection& connection, Association& association, const wire::Atomic& atomic);
 void answer_flush(TcpConnection& connection, const wire::Reply& flush);
-/**
- * @param endpoint   whose operation broke the rules; kNobody: there is no memory for the answer
- * @param operation  kNoOperation, or one that gets no other answer
- */
+// @param endpoint   whose operation broke the rules; kNobody: there is no memory for the answer
+// @param operation  kNoOperation, or one that gets no other answer
 void refuse(TcpConnection& connection, uint32_t endpoint, uint32_t operation);
 
 // Answers of the peer. False if nobody asked.

@@ -16,13 +16,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/** It is looked after so often. */
+// It is looked after so often.
 constexpr ucs::Duration kWatch = milliseconds(25);
-/** So often at most it is looked for hosts that are gone. */
+// So often at most it is looked for hosts that are gone.
 constexpr ucs::Duration kDropInterval = milliseconds(200);
-/** An answer to what was sent again may still be on its way: so long, or two round trips. */
+// An answer to what was sent again may still be on its way: so long, or two round trips.
 constexpr ucs::Duration kAnswerTime = milliseconds(50);
-/** After the kernel has given a connection up, other ways have so long. */
+// After the kernel has given a connection up, other ways have so long.
 constexpr ucs::Duration kGrace = milliseconds(2000);
 
 }  // namespace
@@ -128,14 +128,14 @@ AddressPair Session::addresses() const {
     return {connection_.socket().local().ip(), connection_.socket().peer().ip()};
 }
 
-/** Is that nobody else's address? One that only a router reaches may be. */
+// Is that nobody else's address? One that only a router reaches may be.
 bool Session::is_near(const Course& course) const {
     const NetworkDevice& device = course.from->device();
     return device.address.shares_prefix(course.to.ip, device.prefix) ||
            AddressPair{device.address, course.to.ip} == home_;
 }
 
-/** The present one first, then those without a router between. */
+// The present one first, then those without a router between.
 std::vector<Session::Course> Session::courses(bool with_present) const {
     std::vector<Course> found;
     const auto add = [&](const DeviceAddress& device, uint16_t port) {
@@ -219,11 +219,9 @@ void Session::on_carrier(const NetworkDevice& device, bool is_up) {
     }
 }
 
-/**
- * How things are with what was sent. It is not asked again before an answer that is awaited can be
- * missed: many sessions that are busy cost few calls of the system.
- * @return whether nothing is left to look after
- */
+// How things are with what was sent. It is not asked again before an answer that is awaited can be
+// missed: many sessions that are busy cost few calls of the system.
+// @return whether nothing is left to look after
 bool Session::ask_kernel(ucs::Time now) {
     bool is_idle = is_home_, is_stuck = false;
     silence_patience_ = kAnswerTime;

@@ -24,77 +24,73 @@ namespace uct::tcp {
 class TcpConnection;
 class Association;
 
-/** The addresses of both ends of a connection. */
+// The addresses of both ends of a connection.
 struct AddressPair {
     IpAddress local, remote;
     friend bool operator==(const AddressPair&, const AddressPair&) = default;
 };
 
-/**
- * The stream of messages of an association as it outlives its connections (docs/design/tcp.md,
- * "Failover").
- *
- * What was sent is kept until the peer's kernel has acknowledged it: a receiver reads its
- * connection to the end before it goes on with the next, so what its kernel has taken it gets.
- */
+// The stream of messages of an association as it outlives its connections (docs/design/tcp.md,
+// "Failover").
+//
+// What was sent is kept until the peer's kernel has acknowledged it: a receiver reads its
+// connection to the end before it goes on with the next, so what its kernel has taken it gets.
 class Session final : public EventTarget, public Timer, public Watched {
   public:
-    /** @param connection  the association's first, which carries the messages */
+    // @param connection  the association's first, which carries the messages
     Session(Association& association, TcpConnection& connection);
     ~Session() { stop(); }
     Session(const Session&) = delete;
 
     History& history() { return history_; }
     const History& history() const { return history_; }
-    /** The kernel has taken so much of the connection's stream. */
+    // The kernel has taken so much of the connection's stream.
     void sent(std::span<const iovec> pieces, size_t length) {
         history_.record(pieces, length);
         if (history_.size() >= next_trim_) [[unlikely]]
             trim();
     }
-    /** Look after this association. */
+    // Look after this association.
     void watch();
     bool is_watched() const { return WatchHook::is_linked(); }
 
-    /** The first connection stands. @param accepted  it was the peer who made it */
+    // The first connection stands. @param accepted  it was the peer who made it
     void begin(bool accepted);
-    /**
-     * The peer makes the first connection once more: is it one who has never got the welcome?
-     * Reads the connection that stands to its end to find out.
-     */
+    // The peer makes the first connection once more: is it one who has never got the welcome?
+    // Reads the connection that stands to its end to find out.
     bool may_begin_again();
-    /** It is, and has been welcomed on this connection. */
+    // It is, and has been welcomed on this connection.
     void begin_again(Stream stream, bool is_new);
-    /** Over, whatever becomes of the association. */
+    // Over, whatever becomes of the association.
     void stop();
     bool is_over() const { return is_over_; }
-    /** Between two connections. */
+    // Between two connections.
     bool is_moving() const;
-    /** Has the peer all that was sent? */
+    // Has the peer all that was sent?
     bool has_all_arrived();
 
-    /** The peer has said how it can be reached. */
+    // The peer has said how it can be reached.
     void on_routes(std::span<const std::byte> payload);
-    /** The connection's connection has ended without a farewell. */
+    // The connection's connection has ended without a farewell.
     void broken(int error);
-    /** No answer comes on the present way. */
+    // No answer comes on the present way.
     void suspect(const char* why);
-    /** A device of this worker has lost its link, or has it back. */
+    // A device of this worker has lost its link, or has it back.
     void on_carrier(const NetworkDevice& device, bool is_up);
-    /** Time has passed. */
+    // Time has passed.
     void check(ucs::Time now) override;
 
     wire::Answer judge(const wire::Hello& hello) const;
-    /** The peer goes on over this connection. */
+    // The peer goes on over this connection.
     void accept(const Admission& admission, Stream stream, bool is_new);
 
-    /** How the association's other connections are to be made: null for the usual way. */
+    // How the association's other connections are to be made: null for the usual way.
     struct Course {
         Rail* from;
         DeviceAddress to;
         uint16_t port;
 
-        /** Begin to connect. @param cause as of start_connect() */
+        // Begin to connect. @param cause as of start_connect()
         Socket start(const Config& config, int* cause) const;
     };
     const Course* course() const {
@@ -106,20 +102,20 @@ class Session final : public EventTarget, public Timer, public Watched {
 
   private:
     enum class Phase : uint8_t {
-        kSteady,      //!< nothing is tried
-        kConnecting,  //!< the connection may still be open
-        kGreeting,    //!< Hello sent: from here on the connection is not
-        kYielded,     //!< the peer's own connection is to come
-        kPausing,     //!< another attempt follows
+        kSteady,      // nothing is tried
+        kConnecting,  // the connection may still be open
+        kGreeting,    // Hello sent: from here on the connection is not
+        kYielded,     // the peer's own connection is to come
+        kPausing,     // another attempt follows
     };
     struct Peer {
         DeviceAddress device;
         uint16_t port;
     };
 
-    /** Bytes kept between two questions to the kernel what it has got rid of. */
+    // Bytes kept between two questions to the kernel what it has got rid of.
     static constexpr size_t kTrimStep = 256 * 1024;
-    /** Between two attempts, at first. */
+    // Between two attempts, at first.
     static constexpr ucs::Duration kRetry = std::chrono::milliseconds(50);
 
     ucs::Time now() const;
@@ -130,7 +126,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     std::vector<Course> courses(bool with_present) const;
     AddressPair addresses() const;
     void connect(const Course& course);
-    /** @return false if there is none */
+    // @return false if there is none
     bool try_next(bool with_present);
     void try_home(ucs::Time now);
     void attempt_failed(int error);
@@ -149,25 +145,25 @@ class Session final : public EventTarget, public Timer, public Watched {
     bool was_accepted_ = false;
     bool is_home_ = true;
     bool was_refused_ = false;
-    unsigned tries_ = 0;                      //!< since all was well
-    unsigned turn_ = 0;                       //!< of the courses
-    unsigned home_tries_ = 0;                 //!< since the last move
-    uint32_t attempt_ = ucs::first_number();  //!< the last Hello's
+    unsigned tries_ = 0;                      // since all was well
+    unsigned turn_ = 0;                       // of the courses
+    unsigned home_tries_ = 0;                 // since the last move
+    uint32_t attempt_ = ucs::first_number();  // the last Hello's
     uint32_t peer_attempt_ = ucs::first_number();
-    uint64_t trusted_at_ = 0;  //!< the peer reads this connection if it has sent beyond
+    uint64_t trusted_at_ = 0;  // the peer reads this connection if it has sent beyond
     bool is_going_home_ = false;
     ucs::Time next_try_{}, next_home_{};
     ucs::Time silent_since_ = ucs::kNever, trouble_since_ = ucs::kNever;
-    ucs::Duration silence_patience_{};  //!< with a silence that has begun
-    ucs::Time next_question_{};         //!< to the kernel, what it has got rid of
-    ucs::Time next_drop_{};             //!< of connections whose peer's host is gone
+    ucs::Duration silence_patience_{};  // with a silence that has begun
+    ucs::Time next_question_{};         // to the kernel, what it has got rid of
+    ucs::Time next_drop_{};             // of connections whose peer's host is gone
     size_t next_trim_ = kTrimStep;
     AddressPair present_, home_;
     Course course_{};
     Course trying_{};
     Stream candidate_;
     Greeting greeting_;
-    std::vector<Peer> peers_;  //!< the peer interface's own first
+    std::vector<Peer> peers_;  // the peer interface's own first
 };
 
 }  // namespace uct::tcp

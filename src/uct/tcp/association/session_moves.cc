@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/** How long another way may take to connect, at first. */
+// How long another way may take to connect, at first.
 constexpr ucs::Duration kConnectTime = milliseconds(300);
 constexpr ucs::Duration kLongestConnectTime = milliseconds(3000);
 constexpr ucs::Duration kGreetingCheck = milliseconds(100);
@@ -38,7 +38,7 @@ bool Session::try_next(bool with_present) {
     return true;
 }
 
-/** One of the two ends sees to it. */
+// One of the two ends sees to it.
 void Session::try_home(ucs::Time now) {
     next_home_ = now + doubled(kRetry, home_tries_, kLongestRetry);
     if (rail_.id() > association_.peer() || !rail_.has_carrier()) return;

@@ -22,7 +22,7 @@ namespace {
 // Attempts that break follow each other ever more slowly, and not all peers' at the same time.
 constexpr ucs::Duration kFirstBackOff = std::chrono::milliseconds(1);
 constexpr unsigned kMostDoublings = 7;
-/** Of a bulk connection where another way may be better. */
+// Of a bulk connection where another way may be better.
 constexpr ucs::Duration kBulkConnectTime = std::chrono::milliseconds(500);
 
 ucs_status_t status_of(int error) {
@@ -157,7 +157,7 @@ void TcpConnection::on_greeting() {
     }
 }
 
-/** It would be no better the next time. */
+// It would be no better the next time.
 void TcpConnection::refused(const std::string& reason) {
     ucs::log_error("{}: no connection to {}: {}", association_.rail().device().name,
                    association_.target()->device.ip.text(), reason);
@@ -270,7 +270,7 @@ void TcpConnection::hand_over() {
     if (is_open()) suspend();
 }
 
-/** Input that is not complete stays: the next connection brings the rest. */
+// Input that is not complete stays: the next connection brings the rest.
 void TcpConnection::suspend() {
     stream_.reset_on_close();
     association_.attention().forget_hot(this);
@@ -358,7 +358,7 @@ uint64_t TcpConnection::in_doubt() const {
     return bytes > 0 && stream_.tls() != nullptr ? bytes + TlsContext::kRecord : bytes;
 }
 
-/** Farewell included. */
+// Farewell included.
 bool TcpConnection::has_all_arrived() const {
     if (leave_sent_ < sizeof(wire::Frame) || has_bytes_under_way()) return false;
     Session* session = index_ == 0 ? association_.session() : nullptr;

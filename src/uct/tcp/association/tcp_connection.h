@@ -21,25 +21,23 @@ namespace uct::tcp {
 class Association;
 class AssociationUser;
 
-/**
- * One connection between two interfaces: it is made when first something is sent, by whichever end
- * is first. What is sent before it stands waits in the queue.
- *
- * If both ends connect at once, the connection of the interface with the lower id stays: the lower
- * answers kYield to the other's Hello, the higher drops its own attempt when the other's comes.
- * Nothing but a Hello travels before the Welcome, so nothing is lost or overtaken.
- */
+// One connection between two interfaces: it is made when first something is sent, by whichever end
+// is first. What is sent before it stands waits in the queue.
+//
+// If both ends connect at once, the connection of the interface with the lower id stays: the lower
+// answers kYield to the other's Hello, the higher drops its own attempt when the other's comes.
+// Nothing but a Hello travels before the Welcome, so nothing is lost or overtaken.
 class TcpConnection final : public EventTarget, public Timer {
   public:
     enum class State : uint8_t {
         kIdle,
-        kConnecting,  //!< the kernel makes the connection
-        kGreeting,    //!< Hello sent, no Welcome yet
-        kYielded,     //!< the peer's own connection is to come
-        kBackOff,     //!< another attempt follows
-        kFailing,     //!< cannot be made: reported by the next progress
+        kConnecting,  // the kernel makes the connection
+        kGreeting,    // Hello sent, no Welcome yet
+        kYielded,     // the peer's own connection is to come
+        kBackOff,     // another attempt follows
+        kFailing,     // cannot be made: reported by the next progress
         kOpen,
-        kMoving,  //!< between two connections of a session
+        kMoving,  // between two connections of a session
     };
 
     TcpConnection(Association& association, unsigned index);
@@ -52,88 +50,86 @@ class TcpConnection final : public EventTarget, public Timer {
     const Socket& socket() const { return stream_.socket(); }
     OutputQueue& queue() { return queue_; }
     bool has_room() const { return room() > 0; }
-    /** Has the kernel all that it was ever to have? */
+    // Has the kernel all that it was ever to have?
     bool is_settled() const { return !wants_output() && state_ != State::kMoving; }
-    /** How many operations may still wait here. */
+    // How many operations may still wait here.
     size_t room() const;
 
     // --- sending: frames of whole multiples of 8 bytes; never fails towards the caller ---
 
-    /** @param owner  whose operation it is: what the peer must not get when it goes (OutputItem) */
+    // @param owner  whose operation it is: what the peer must not get when it goes (OutputItem)
     void send(std::span<const iovec> pieces, size_t length, const AssociationUser* owner = nullptr);
-    /** Takes the operation. @return UCS_OK if the kernel has it all, or UCS_INPROGRESS */
+    // Takes the operation. @return UCS_OK if the kernel has it all, or UCS_INPROGRESS
     ucs_status_t send(ReferringOutput* operation);
-    /** Something was added to the queue: send what the kernel takes. */
+    // Something was added to the queue: send what the kernel takes.
     void send_queued(bool was_empty);
 
     // One-sided operations are counted: only the peer knows of their end. A flush that the peer
     // answers notes how many there were.
     uint64_t one_sided = 0;
     uint64_t acknowledged = 0;
-    uint64_t last_plain = 0;  //!< up to here some are of no chain
+    uint64_t last_plain = 0;  // up to here some are of no chain
     bool has_one_sided() const { return one_sided != acknowledged; }
     bool has_plain() const { return last_plain > acknowledged; }
 
     // --- called by interface and association ---
 
     unsigned on_event(uint32_t events) override;
-    /** Read what is there and handle it. @return frames and pieces handled */
+    // Read what is there and handle it. @return frames and pieces handled
     unsigned receive();
     void on_deadline() override;
 
-    /**
-     * The peer's connection takes this connection: answers it, and may send at once.
-     * @param is_new   this interface does not watch the socket yet
-     * @param resumes  a session begins
-     */
+    // The peer's connection takes this connection: answers it, and may send at once.
+    // @param is_new   this interface does not watch the socket yet
+    // @param resumes  a session begins
     void adopt(Stream stream, bool is_new, bool resumes);
     bool must_yield_to(uint64_t sender) const;
-    /** Everything that the peer still sent before it closed. */
+    // Everything that the peer still sent before it closed.
     void drain();
 
     // A session changes its connection.
 
-    /** Bytes of the peer's stream so far. */
+    // Bytes of the peer's stream so far.
     uint64_t received() const { return received_; }
-    /** Read to the end what the connection has brought; nothing comes from it any more. */
+    // Read to the end what the connection has brought; nothing comes from it any more.
     void hand_over();
-    /** The session goes on here. */
+    // The session goes on here.
     void resume(Stream stream, bool is_new) {
         take(std::move(stream), is_new, Beginning::kNothing);
     }
-    /** What waits is of no use any more. */
+    // What waits is of no use any more.
     void take_output(OutputList& taken) { queue_.take_all(taken); }
 
-    /** Send what waits, and then that this end goes in good order. lingers() carries on with it. */
+    // Send what waits, and then that this end goes in good order. lingers() carries on with it.
     void leave() {
         if (is_open()) lingers();
     }
-    /** After leave(): is there something that the peer has not got? Carries on with sending it. */
+    // After leave(): is there something that the peer has not got? Carries on with sending it.
     bool lingers();
-    /** The peer is to see the end behind all that the kernel has. */
+    // The peer is to see the end behind all that the kernel has.
     void end_output() {
         if (is_open()) stream_.finish();
     }
-    /** The queue got something from elsewhere. */
+    // The queue got something from elsewhere.
     void want_output();
-    /** Forget connection and input; the queue stays. */
+    // Forget connection and input; the queue stays.
     void close();
-    /** The same, and what the kernel has still to send is not sent. */
+    // The same, and what the kernel has still to send is not sent.
     void abort();
-    /** Give the connection up if the other end's kernel has not answered for too long. */
+    // Give the connection up if the other end's kernel has not answered for too long.
     void drop_if_silent(ucs::Time now, ucs::Duration patience);
-    /** Has the other end's kernel not got all that this one's was given? */
+    // Has the other end's kernel not got all that this one's was given?
     bool has_bytes_under_way() const { return is_open() && in_doubt() > 0; }
-    /** So many of the last bytes that were sent may not be with the other end's kernel. */
+    // So many of the last bytes that were sent may not be with the other end's kernel.
     uint64_t in_doubt() const;
 
   private:
-    /** Payload of a put or a get reply on its way to its place. */
+    // Payload of a put or a get reply on its way to its place.
     struct Payload {
         bool active = false;
         uint64_t left = 0;
         uint64_t offset = 0;
-        size_t padding = 0;  //!< zeros that follow
+        size_t padding = 0;  // zeros that follow
         bool is_put = false;
         bool dropped = false;
         wire::Put put{};
@@ -149,7 +145,7 @@ class TcpConnection final : public EventTarget, public Timer {
     void refused(const std::string& reason);
     void retry();
     void report_failure(ucs_status_t status);
-    /** What begins with a connection that stands. */
+    // What begins with a connection that stands.
     enum class Beginning : uint8_t { kNothing, kOwnSession, kPeersSession };
     void opened(Beginning beginning);
     void take(Stream stream, bool is_new, Beginning beginning);
@@ -163,7 +159,7 @@ class TcpConnection final : public EventTarget, public Timer {
     size_t transmit(std::span<const iovec> pieces);
     ssize_t encrypt(std::span<const iovec> pieces);
     void transmit_queue();
-    /** There was no memory for something that the peer is to get: the association ends soon. */
+    // There was no memory for something that the peer is to get: the association ends soon.
     void output_lost();
     void drop_unreadable();
     void drop_payload();
@@ -187,16 +183,16 @@ class TcpConnection final : public EventTarget, public Timer {
     Association& association_;
     const uint8_t index_;
     State state_ = State::kIdle;
-    bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
-    size_t segment_ = 0;          //!< bytes that come in one packet, at most
+    bool bulk_expected_ = false;  // read headers alone: the payload goes to its place
+    size_t segment_ = 0;          // bytes that come in one packet, at most
     bool peer_left_ = false;
-    bool was_open_ = false;         //!< since it was last begun
-    bool has_lost_output_ = false;  //!< for lack of memory: no other connection can make up for it
+    bool was_open_ = false;         // since it was last begun
+    bool has_lost_output_ = false;  // for lack of memory: no other connection can make up for it
     bool is_draining_ = false;
-    bool has_early_input_ = false;  //!< decrypted together with the welcome
-    bool has_faulted_ = false;      //!< the kernel could not read what was to be sent
-    bool is_interrupted_ = false;   //!< a handler has thrown: more may have come with its message
-    uint8_t leave_sent_ = 0;        //!< bytes of the farewell
+    bool has_early_input_ = false;  // decrypted together with the welcome
+    bool has_faulted_ = false;      // the kernel could not read what was to be sent
+    bool is_interrupted_ = false;   // a handler has thrown: more may have come with its message
+    uint8_t leave_sent_ = 0;        // bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;
@@ -209,7 +205,7 @@ class TcpConnection final : public EventTarget, public Timer {
     size_t input_begin_ = 0;
     size_t input_end_ = 0;
     Payload payload_;
-    std::unique_ptr<Greeting> greeting_;  //!< while it is made
+    std::unique_ptr<Greeting> greeting_;  // while it is made
 };
 
 }  // namespace uct::tcp

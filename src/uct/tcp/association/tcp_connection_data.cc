@@ -27,19 +27,17 @@ namespace uct::tcp {
 
 namespace {
 
-/** Pieces of one call. */
+// Pieces of one call.
 constexpr size_t kMaxPieces = 64;
-/** Payload from this size on makes the next one likely: its header is read alone. */
+// Payload from this size on makes the next one likely: its header is read alone.
 constexpr uint64_t kBulk = 4096;
 
 }  // namespace
 
 // --- what it sends
 
-/**
- * @return bytes that the kernel took. Errors of the connection come to light when it is read; that
- *         memory cannot be read is noted, for the next transmit_queue()
- */
+// @return bytes that the kernel took. Errors of the connection come to light when it is read; that
+//         memory cannot be read is noted, for the next transmit_queue()
 size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     association_.attention().on_sent();
     const ssize_t taken = stream_.tls() == nullptr ? stream_.send(pieces) : encrypt(pieces);
@@ -56,7 +54,7 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     return static_cast<size_t>(taken);
 }
 
-/** What the kernel does not take at once is kept. @return as of Stream::send() */
+// What the kernel does not take at once is kept. @return as of Stream::send()
 ssize_t TcpConnection::encrypt(std::span<const iovec> pieces) {
     // What waits in the queue may refer to the user's memory.
     const auto memory = queue_.empty() ? Tls::Memory::kOurs : Tls::Memory::kUsers;
@@ -70,7 +68,7 @@ bool TcpConnection::is_replaying() const {
     return index_ == 0 && session != nullptr && session->history().is_replaying();
 }
 
-/** @return whether the kernel has all that the last connection did not bring to the peer */
+// @return whether the kernel has all that the last connection did not bring to the peer
 bool TcpConnection::replay() {
     History& history = association_.session()->history();
     while (history.is_replaying()) {
@@ -175,10 +173,8 @@ void TcpConnection::transmit_queue() {
     complete_all(pools, done, UCS_OK);
 }
 
-/**
- * An operation whose memory has gone fails, with its endpoint; what others sent goes on. If the
- * peer has some of it, or waits for it as an answer, nothing else can follow: all ends.
- */
+// An operation whose memory has gone fails, with its endpoint; what others sent goes on. If the
+// peer has some of it, or waits for it as an answer, nothing else can follow: all ends.
 void TcpConnection::drop_unreadable() {
     has_faulted_ = false;
     ReferringOutput* gone = queue_.find_unreadable();
@@ -238,19 +234,17 @@ unsigned TcpConnection::receive() {
     return count;
 }
 
-/** What has been read and decrypted is handled at once: the kernel does not tell of it. */
+// What has been read and decrypted is handled at once: the kernel does not tell of it.
 bool TcpConnection::must_read_on() {
     if (!is_open() || !stream_.has_unread()) return false;
     stream_.tls()->hold_reading();
     return true;
 }
 
-/**
- * Room behind what is buffered.
- * @param ahead  bytes of the stream that do not lie in the buffer, or belong to no frame there, and
- *               come before the next frame: frames are to be aligned as they are in the stream
- * @return false without memory
- */
+// Room behind what is buffered.
+// @param ahead  bytes of the stream that do not lie in the buffer, or belong to no frame there, and
+//               come before the next frame: frames are to be aligned as they are in the stream
+// @return false without memory
 bool TcpConnection::prepare_buffer(uint64_t ahead, size_t* limit) {
     ReceivePool& pool = association_.buffers().receive;
     const size_t capacity = pool.capacity();
@@ -362,7 +356,7 @@ unsigned TcpConnection::parse() {
     return count;
 }
 
-/** @return false if the frame is not all here */
+// @return false if the frame is not all here
 bool TcpConnection::take_frame(const wire::Frame& frame) {
     const size_t padding = wire::padding(frame.length);
     const std::byte* start = input_->data() + input_begin_;
@@ -454,7 +448,7 @@ void TcpConnection::begin_payload(const wire::Frame& frame, const std::byte* fix
     bulk_expected_ = payload_.left >= kBulk;
 }
 
-/** The place of the payload has gone: the operation fails, the rest is read and thrown away. */
+// The place of the payload has gone: the operation fails, the rest is read and thrown away.
 void TcpConnection::drop_payload() {
     payload_.dropped = true;
     if (payload_.is_put) {
@@ -464,7 +458,7 @@ void TcpConnection::drop_payload() {
     }
 }
 
-/** Moves what is buffered to its place. @return false if nothing is */
+// Moves what is buffered to its place. @return false if nothing is
 bool TcpConnection::take_payload() {
     if (payload_.left > 0 && buffered() > 0) {
         const size_t part = std::min<uint64_t>(payload_.left, buffered());

@@ -134,7 +134,7 @@ wire::Answer AssociationTable::answer_to(const wire::Hello& hello) {
                                                                            : wire::Answer::kWelcome;
 }
 
-/** The one whose session goes on, or null. */
+// The one whose session goes on, or null.
 Association* AssociationTable::resumed_by(const wire::Hello& hello) const {
     const auto known = by_peer_.find(hello.sender);
     if (known == by_peer_.end()) return nullptr;

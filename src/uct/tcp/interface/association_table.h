@@ -10,12 +10,10 @@
 
 namespace uct::tcp {
 
-/**
- * The associations of an interface, one for each peer's interface, and which of their connections
- * it takes, once their greeting is whole and known to be of this job.
- *
- * They are freed by reap() only, so that completions and handlers may do what they like.
- */
+// The associations of an interface, one for each peer's interface, and which of their connections
+// it takes, once their greeting is whole and known to be of this job.
+//
+// They are freed by reap() only, so that completions and handlers may do what they like.
 class AssociationTable final : public AssociationOwner {
     using List = boost::intrusive::list<Association, boost::intrusive::base_hook<AssociationHook>,
                                         boost::intrusive::constant_time_size<false>>;
@@ -26,7 +24,7 @@ class AssociationTable final : public AssociationOwner {
     ~AssociationTable() { clear(); }
     AssociationTable(const AssociationTable&) = delete;
 
-    /** The one with that peer, made if there is none. */
+    // The one with that peer, made if there is none.
     Association& to(uint64_t peer);
     bool empty() const { return associations_.empty(); }
     List::iterator begin() { return associations_.begin(); }
@@ -34,17 +32,17 @@ class AssociationTable final : public AssociationOwner {
     List::const_iterator begin() const { return associations_.begin(); }
     List::const_iterator end() const { return associations_.end(); }
 
-    /** Somebody is of the job: the connection goes to the association that its Hello names. */
+    // Somebody is of the job: the connection goes to the association that its Hello names.
     void welcome(const Admission& admission, Stream stream, bool is_new);
-    /** As Rail::key_for(). */
+    // As Rail::key_for().
     std::optional<wire::Key> key_for(const wire::Hello& hello) const;
-    /** As GuestHost::invite(). @return UCS_OK: `secret` is what lets the guest in */
+    // As GuestHost::invite(). @return UCS_OK: `secret` is what lets the guest in
     ucs_status_t invite(uint64_t guest, wire::Secret* secret);
     void end_invitation(uint64_t guest);
-    /** As Interface::cut_off(). */
+    // As Interface::cut_off().
     void cut_off(uint64_t peer);
     ucs_status_t flush(Completion* completion);
-    /** Free those that nobody needs; between batches of events. */
+    // Free those that nobody needs; between batches of events.
     void reap();
     void clear();
 
@@ -61,8 +59,8 @@ class AssociationTable final : public AssociationOwner {
     const AssociationContext context_;
     List associations_;
     std::unordered_map<uint64_t, Association*> by_peer_;
-    std::unordered_map<uint64_t, wire::Secret> guests_;  //!< by name: what lets them in
-    std::unordered_map<uint64_t, uint32_t> cut_off_;     //!< by peer: its last one that was cut
+    std::unordered_map<uint64_t, wire::Secret> guests_;  // by name: what lets them in
+    std::unordered_map<uint64_t, uint32_t> cut_off_;     // by peer: its last one that was cut
     uint32_t last_number_ = ucs::first_number();
     bool has_changed_ = false;
 };

@@ -15,7 +15,7 @@ namespace uct::tcp {
 
 namespace {
 
-/** Leading pieces that are one operation: `count` of them, `length` bytes. */
+// Leading pieces that are one operation: `count` of them, `length` bytes.
 struct Stretch {
     explicit Stretch(std::span<const ChainPiece> pieces) : count(1), length(pieces.front().length) {
         const ChainPiece& first = pieces.front();

@@ -7,7 +7,7 @@
 
 namespace uct::tcp {
 
-/** A network interface as a memory domain: its registrations are what peers may reach. */
+// A network interface as a memory domain: its registrations are what peers may reach.
 class TcpDomain final : public MemoryDomain {
   public:
     explicit TcpDomain(const NetworkDevice& device);

@@ -24,7 +24,7 @@ std::byte* append(std::byte* to, const void* from, size_t length) {
     return to + length;
 }
 
-/** Sends header, payload and zeros; small payload is copied behind its header first. */
+// Sends header, payload and zeros; small payload is copied behind its header first.
 template <typename Header>
 void send_small(Association& association, TcpConnection& connection, const TcpEndpoint* owner,
                 const Header& header, const void* payload, size_t length, size_t padding) {
@@ -49,12 +49,12 @@ size_t total_length(std::span<const Iov> iov) {
     return length;
 }
 
-/** Pieces of scattered memory, one part after the other. */
+// Pieces of scattered memory, one part after the other.
 class Cutter {
   public:
     explicit Cutter(std::span<const Iov> iov) : iov_(iov) {}
 
-    /** The next `length` bytes. @return how many pieces */
+    // The next `length` bytes. @return how many pieces
     uint8_t cut(size_t length, iovec* pieces) {
         uint8_t count = 0;
         while (length > 0) {

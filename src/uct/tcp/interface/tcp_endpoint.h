@@ -7,11 +7,11 @@
 
 namespace uct::tcp {
 
-/** A way to one peer interface. Endpoints to the same peer share its Association and its
- * connections. */
+// A way to one peer interface. Endpoints to the same peer share its Association and its
+// connections.
 class TcpEndpoint final : public Endpoint, public AssociationUser {
   public:
-    /** Pieces that one large operation is cut into, at most. */
+    // Pieces that one large operation is cut into, at most.
     static constexpr size_t kMaxParts = 16;
 
     explicit TcpEndpoint(Association& association);
@@ -52,25 +52,23 @@ class TcpEndpoint final : public Endpoint, public AssociationUser {
 
     Association& association() const { return association_; }
     ucs_status_t status() const { return status_; }
-    /** Is there room for some kind of operation? */
+    // Is there room for some kind of operation?
     bool has_some_room() const;
     bool on_association_failed(ucs_status_t status) override;
     void on_refused() override { fail(UCS_ERR_IO_ERROR); }
 
   private:
-    /** It alone fails, and all its operations. */
+    // It alone fails, and all its operations.
     void fail(ucs_status_t status);
-    /** UCS_OK if a message or small operation can go to connection 0 now. */
+    // UCS_OK if a message or small operation can go to connection 0 now.
     ucs_status_t check_room() const;
-    /**
-     * The same for messages that are done when the call returns. Their senders may turn to other
-     * things than progress, which a connection that is being made needs from them.
-     */
+    // The same for messages that are done when the call returns. Their senders may turn to other
+    // things than progress, which a connection that is being made needs from them.
     ucs_status_t check_open() const;
     ucs_status_t check_one_sided(TcpConnection& connection);
-    /** The same for one that is cut into pieces. */
+    // The same for one that is cut into pieces.
     ucs_status_t check_pieces();
-    /** Some pieces are on their way and the rest has no memory: nothing goes on. */
+    // Some pieces are on their way and the rest has no memory: nothing goes on.
     ucs_status_t fail_halfway(Gather& parts);
     ucs_status_t start_get(RemoteOperation& operation, TcpConnection& connection,
                            uint64_t remote_address, RemoteKey key);

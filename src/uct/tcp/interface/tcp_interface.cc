@@ -90,7 +90,7 @@ TcpInterface::~TcpInterface() {
     associations_.clear();
 }
 
-/** What was sent has still to arrive, over another connection if need be. */
+// What was sent has still to arrive, over another connection if need be.
 void TcpInterface::linger() {
     // A peer that sends to a closed connection resets it, and what it has not received is lost.
     constexpr int kLinger = 100, kSessionLinger = 2000;  // milliseconds

@@ -11,21 +11,19 @@
 
 namespace uct::tcp {
 
-/**
- * One network interface as one worker uses it: a listener, and an Association with each peer's
- * interface.
- *
- * All sockets are in one epoll set, which is also the event descriptor. While an answer is due, the
- * connection that brought the last message is read directly, for a number of progress calls, before
- * the set is asked again: that saves a system call on the way of each message. Otherwise the set is
- * asked alone, as reading takes the socket's lock: who is sent many messages would hold up their
- * sender, and who is sent long ones would acknowledge them before it reads them. An interface on
- * which nothing happens costs its worker's other transports next to nothing: it looks ever so often
- * only.
- *
- * Connections, associations and handshakes are freed at the end of progress() only, so that
- * completions and handlers may do what they like.
- */
+// One network interface as one worker uses it: a listener, and an Association with each peer's
+// interface.
+//
+// All sockets are in one epoll set, which is also the event descriptor. While an answer is due, the
+// connection that brought the last message is read directly, for a number of progress calls, before
+// the set is asked again: that saves a system call on the way of each message. Otherwise the set is
+// asked alone, as reading takes the socket's lock: who is sent many messages would hold up their
+// sender, and who is sent long ones would acknowledge them before it reads them. An interface on
+// which nothing happens costs its worker's other transports next to nothing: it looks ever so often
+// only.
+//
+// Connections, associations and handshakes are freed at the end of progress() only, so that
+// completions and handlers may do what they like.
 class TcpInterface final : public Interface, public GuestHost, public Rail {
   public:
     static constexpr std::string_view kTransport = "tcp";
@@ -82,22 +80,22 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
 
     // --- for tests ---
 
-    /** All connections end without a word, as when the process dies. */
+    // All connections end without a word, as when the process dies.
     void abandon();
     size_t open_connections() const;
-    /** Of the open connections of that index, one for each association. */
+    // Of the open connections of that index, one for each association.
     std::vector<int> sockets(unsigned connection) const;
     size_t handshakes() const { return listener_.handshakes(); }
 
   private:
-    /** Progress calls that read the hot connection alone, between two looks at the whole set. */
+    // Progress calls that read the hot connection alone, between two looks at the whole set.
     static constexpr unsigned kHotPolls = 4;
-    /** How long it rests between looks, with connections and without. */
+    // How long it rests between looks, with connections and without.
     static constexpr ucs::Duration kRest = std::chrono::microseconds(10);
     static constexpr ucs::Duration kLongRest = std::chrono::microseconds(100);
-    /** While it rests, only one in so many progress calls reads the clock. */
+    // While it rests, only one in so many progress calls reads the clock.
     static constexpr unsigned kRestCalls = 4;
-    /** And one in so many looks whatever the clock says: a simulation's may stand still. */
+    // And one in so many looks whatever the clock says: a simulation's may stand still.
     static constexpr unsigned kMostRestCalls = 4096;
     static_assert(kMostRestCalls % kRestCalls == 0);
 

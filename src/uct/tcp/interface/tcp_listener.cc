@@ -35,7 +35,7 @@ unsigned Handshake::on_event(uint32_t events) {
     return 1;
 }
 
-/** Hello, and the proof. */
+// Hello, and the proof.
 void Handshake::hear() {
     const bool proves = challenge_.has_value();
     auto* bytes = proves ? proof_.data() : reinterpret_cast<std::byte*>(&hello_);
@@ -101,7 +101,7 @@ bool Handshake::send_challenge(uint16_t version, wire::Answer answer) {
     return stream_.say(*challenge_);
 }
 
-/** Whoever it is: without a seal. */
+// Whoever it is: without a seal.
 void Handshake::reply(wire::Answer answer) {
     wire::Welcome welcome = Admission::answer(answer);
     welcome.version = challenge_->version;
@@ -160,7 +160,7 @@ void Handshake::negotiate() {
     }
 }
 
-/** By the interface that it asks for. */
+// By the interface that it asks for.
 void Handshake::admit() {
     Rail& own = listener_.rail();
     Rail* const receiver = own.relative(hello_.receiver);

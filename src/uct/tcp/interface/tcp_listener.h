@@ -19,7 +19,7 @@ namespace uct::tcp {
 
 class TcpListener;
 
-/** Somebody who connected and has yet to prove that it belongs to the job. */
+// Somebody who connected and has yet to prove that it belongs to the job.
 class Handshake final : public EventTarget,
                         public boost::intrusive::list_base_hook<
                             boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
@@ -31,7 +31,7 @@ class Handshake final : public EventTarget,
     ucs::Time deadline() const { return deadline_; }
     int descriptor() const { return stream_.descriptor(); }
     bool is_over() const { return !stream_; }
-    /** Over, whatever became of it; closes the socket if it is still here. */
+    // Over, whatever became of it; closes the socket if it is still here.
     void refuse(std::string_view why);
 
   private:
@@ -47,19 +47,17 @@ class Handshake final : public EventTarget,
     TcpListener& listener_;
     Stream stream_;
     ucs::Time deadline_;
-    size_t received_ = 0;  //!< of the message that is due
+    size_t received_ = 0;  // of the message that is due
     wire::Hello hello_{};
-    std::optional<wire::Challenge> challenge_;  //!< once it was sent
+    std::optional<wire::Challenge> challenge_;  // once it was sent
     wire::Proof proof_{};
-    std::optional<Admission> admission_;  //!< once it has proved to be of the job
+    std::optional<Admission> admission_;  // once it has proved to be of the job
 };
 
-/**
- * The listening socket of an interface, and those who knock.
- *
- * Strangers cost little: a bounded number of them is heard at a time, each for a bounded time, and
- * only as many accepted at once as progress has time for. When descriptors run out, it pauses.
- */
+// The listening socket of an interface, and those who knock.
+//
+// Strangers cost little: a bounded number of them is heard at a time, each for a bounded time, and
+// only as many accepted at once as progress has time for. When descriptors run out, it pauses.
 class TcpListener final : public EventTarget {
   public:
     TcpListener(Rail& rail, EventLoop& events) : rail_(rail), events_(events) {}
@@ -73,14 +71,14 @@ class TcpListener final : public EventTarget {
     bool has_timers() const { return !handshakes_.empty() || resume_at_ != ucs::kNever; }
     ucs::Time next_deadline() const;
     void on_deadline(ucs::Time now);
-    /** Free those that are over; between batches of events. */
+    // Free those that are over; between batches of events.
     void reap();
     void note_over();
-    /** A peer is refused, as it is set up otherwise. @param what  in one line */
+    // A peer is refused, as it is set up otherwise. @param what  in one line
     void note_mismatch(const SocketAddress& peer, const std::string& what);
     Rail& rail() const { return rail_; }
     EventLoop& events() const { return events_; }
-    /** Those who have yet to prove themselves. */
+    // Those who have yet to prove themselves.
     size_t handshakes() const { return count_; }
 
   private:

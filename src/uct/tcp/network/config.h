@@ -10,7 +10,7 @@
 
 namespace uct::tcp {
 
-/** UCX_TCP_...: names and meanings as in UCX where UCX has them. */
+// UCX_TCP_...: names and meanings as in UCX where UCX has them.
 struct Config {
     ucs::config::MemorySize tx_seg_size;
     ucs::config::MemorySize rx_seg_size;

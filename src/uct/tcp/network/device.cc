@@ -63,7 +63,7 @@ void fill_costs(NetworkDevice& device) {
     device.latency = speed >= kFastSpeed ? kFastLatency : kSlowLatency;
 }
 
-/** Rank of an address among those of its interface, less is better; negative: not to be used. */
+// Rank of an address among those of its interface, less is better; negative: not to be used.
 int rank(const IpAddress& address, std::span<const std::string> families) {
     const char* family = address.version == 4 ? "inet" : "inet6";
     const auto found = std::ranges::find(families, family);

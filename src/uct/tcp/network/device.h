@@ -14,36 +14,34 @@ using ucs::net::IpAddress;
 using ucs::net::Socket;
 using ucs::net::SocketAddress;
 
-/** A network interface that is up and has an address. */
+// A network interface that is up and has an address.
 struct NetworkDevice {
     std::string name;
     IpAddress address;
-    unsigned prefix = 0;  //!< bits of the network part
+    unsigned prefix = 0;  // bits of the network part
     unsigned index = 0;
     bool loopback = false;
     bool default_route = false;
-    double bandwidth = 0;  //!< bytes per second of payload
-    double latency = 0;    //!< seconds
+    double bandwidth = 0;  // bytes per second of payload
+    double latency = 0;    // seconds
 };
 
-/**
- * The interfaces of this network namespace, that of the default route first and the loopback last.
- * @param families  "inet", "inet6": which address of an interface counts, best first
- */
+// The interfaces of this network namespace, that of the default route first and the loopback last.
+// @param families  "inet", "inet6": which address of an interface counts, best first
 std::vector<NetworkDevice> network_devices(std::span<const std::string> families);
 
-/** What the kernel says of a device's link. */
+// What the kernel says of a device's link.
 struct LinkFacts {
     bool carrier = false;
-    double megabits = 0;  //!< per second; 0: it does not say
+    double megabits = 0;  // per second; 0: it does not say
     unsigned mtu = 0;
 };
 LinkFacts link_facts(const NetworkDevice& device);
 
-/** The same for all processes of one network namespace of one running system. */
+// The same for all processes of one network namespace of one running system.
 uint64_t network_namespace_id();
 
-/** Would the kernel send to that address from this device's? Nothing is sent. */
+// Would the kernel send to that address from this device's? Nothing is sent.
 bool routes_through(const NetworkDevice& device, const IpAddress& to);
 
 }  // namespace uct::tcp

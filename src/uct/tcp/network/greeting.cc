@@ -27,7 +27,7 @@ bool Greeting::begin(Stream& stream, const wire::Hello& hello, const wire::Key& 
     return stream.say(hello_);
 }
 
-/** @return false unless the message is all here; then what is to be said of it */
+// @return false unless the message is all here; then what is to be said of it
 bool Greeting::receive(Stream& stream, void* message, size_t length, State* state) {
     const ssize_t got =
         stream.receive(static_cast<std::byte*>(message) + received_, length - received_);

@@ -9,7 +9,7 @@
 
 namespace uct::tcp {
 
-/** Somebody who connected and has proved to be of the job: what it said, and how it is answered. */
+// Somebody who connected and has proved to be of the job: what it said, and how it is answered.
 class Admission {
   public:
     Admission(const wire::Key& key, const wire::Hello& said, const wire::Challenge& challenge)
@@ -17,7 +17,7 @@ class Admission {
 
     const wire::Hello hello;
 
-    /** A Welcome with nothing but the answer. */
+    // A Welcome with nothing but the answer.
     static wire::Welcome answer(wire::Answer answer) {
         wire::Welcome welcome{};
         welcome.magic = wire::kMagic;
@@ -25,7 +25,7 @@ class Admission {
         welcome.answer = answer;
         return welcome;
     }
-    /** @return false if the connection is gone */
+    // @return false if the connection is gone
     bool send(Stream& stream, wire::Welcome welcome) const {
         welcome.version = challenge_.version;
         welcome.seal = wire::server_proof(key_, hello, challenge_, welcome);
@@ -40,23 +40,21 @@ class Admission {
     const wire::Challenge challenge_;
 };
 
-/**
- * The handshake of who connects: Hello, and a proof when the Challenge has come; then, if it is to
- * be encrypted, that of TLS; then a Welcome that proves to be the listener's.
- */
+// The handshake of who connects: Hello, and a proof when the Challenge has come; then, if it is to
+// be encrypted, that of TLS; then a Welcome that proves to be the listener's.
 class Greeting {
   public:
-    /** Begin. @param encryption  null: in clear. @return false if the connection is gone */
+    // Begin. @param encryption  null: in clear. @return false if the connection is gone
     bool begin(Stream& stream, const wire::Hello& hello, const wire::Key& key,
                std::shared_ptr<TlsContext> encryption);
 
     enum class State : uint8_t {
         kUnderWay,
-        kOver,     //!< welcome() says what has become of it
-        kBroken,   //!< the connection ended; errno says why, 0: it was closed
-        kRefused,  //!< the ends do not belong together: reason() says why
+        kOver,     // welcome() says what has become of it
+        kBroken,   // the connection ended; errno says why, 0: it was closed
+        kRefused,  // the ends do not belong together: reason() says why
     };
-    /** Something can be read. */
+    // Something can be read.
     State read(Stream& stream);
 
     const wire::Welcome& welcome() const { return welcome_; }
@@ -79,7 +77,7 @@ class Greeting {
     wire::Welcome welcome_{};
     std::shared_ptr<TlsContext> encryption_;
     Due due_ = Due::kChallenge;
-    size_t received_ = 0;  //!< of the message that is due
+    size_t received_ = 0;  // of the message that is due
     std::string reason_;
 };
 

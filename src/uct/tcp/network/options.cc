@@ -23,7 +23,7 @@ void set(const Socket& socket, int level, int option, int value, const char* nam
     }
 }
 
-/** Sent again without an answer, and nothing heard for so long: the way is in doubt. */
+// Sent again without an answer, and nothing heard for so long: the way is in doubt.
 
 int whole_seconds(ucs::Duration span) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(

@@ -9,74 +9,68 @@
 
 namespace uct::tcp {
 
-/** Options of every connection: delay, buffers, keep-alive. What the kernel refuses is logged. */
+// Options of every connection: delay, buffers, keep-alive. What the kernel refuses is logged.
 void tune(const Socket& socket, const Config& config);
-/** Of a connection for large transfers: UCX_TCP_SEND_AHEAD. */
+// Of a connection for large transfers: UCX_TCP_SEND_AHEAD.
 void limit_send_ahead(const Socket& socket, const Config& config);
-/** Bytes that a connection carries in one packet, at most. */
+// Bytes that a connection carries in one packet, at most.
 size_t longest_segment(const Socket& socket);
 
-/**
- * A listening socket on the device's address, on a port of the range that is free.
- * @param start  which port of the range to try first; the others follow in turn
- * @param error  says which port failed and why, and what to do
- */
+// A listening socket on the device's address, on a port of the range that is free.
+// @param start  which port of the range to try first; the others follow in turn
+// @param error  says which port failed and why, and what to do
 Socket open_listener(const NetworkDevice& device, const Config& config, uint64_t start,
                      uint16_t* port, std::string* error);
 
-/**
- * Begin to connect. The connection leaves from the device's own address; towards other hosts of its
- * network from the device itself, so that two devices of one network are two ways.
- * @param cause  0 if the connection is made or on its way, or an errno
- */
+// Begin to connect. The connection leaves from the device's own address; towards other hosts of its
+// network from the device itself, so that two devices of one network are two ways.
+// @param cause  0 if the connection is made or on its way, or an errno
 Socket start_connect(const NetworkDevice& device, const SocketAddress& to, bool on_link,
                      const Config& config, int* cause);
 
-/** How long a peer's kernel may leave packets unanswered before the peer counts as dead. */
+// How long a peer's kernel may leave packets unanswered before the peer counts as dead.
 ucs::Duration user_timeout(const Config& config);
 
-/** Bytes that the other end's kernel has not acknowledged. */
+// Bytes that the other end's kernel has not acknowledged.
 size_t under_way(const Socket& socket);
 
-/** What the kernel knows of the answers to what a connection has sent. */
+// What the kernel knows of the answers to what a connection has sent.
 struct Answers {
-    /** A connection is silent at the earliest so long after the last answer. */
+    // A connection is silent at the earliest so long after the last answer.
     static constexpr ucs::Duration kSilence = std::chrono::milliseconds(200);
 
-    bool is_awaited = false;  //!< there are bytes that the other end's kernel has not acknowledged
-    bool is_silent = false;   //!< they were sent again, and nothing was heard for kSilence
-    ucs::Duration quiet{};    //!< since the last answer, if one is awaited
-    ucs::Duration round_trip{};  //!< in the kernel's opinion
+    bool is_awaited = false;     // there are bytes that the other end's kernel has not acknowledged
+    bool is_silent = false;      // they were sent again, and nothing was heard for kSilence
+    ucs::Duration quiet{};       // since the last answer, if one is awaited
+    ucs::Duration round_trip{};  // in the kernel's opinion
 
-    /** Two system calls; one if no answer is awaited. */
+    // Two system calls; one if no answer is awaited.
     static Answers of(const Socket& socket);
 };
 inline bool is_silent(const Socket& socket) {
     return Answers::of(socket).is_silent;
 }
 
-/** What the kernel says of a connection's packets that wait for an answer. */
+// What the kernel says of a connection's packets that wait for an answer.
 struct Unanswered {
-    unsigned packets = 0;   //!< sent again, or sent as probes, since the last answer
-    ucs::Duration quiet{};  //!< since the last packet that acknowledged anything
+    unsigned packets = 0;   // sent again, or sent as probes, since the last answer
+    ucs::Duration quiet{};  // since the last packet that acknowledged anything
     static Unanswered of(const Socket& socket);
 };
 
-/**
- * Tells a peer whose host is gone from one whose program does not read: the kernel of the second
- * answers, with a window of nought, for as long as it takes.
- *
- * The kernel's own time-out (TCP_USER_TIMEOUT) does not: it ends a connection whose window stays
- * closed although every probe is answered.
- */
+// Tells a peer whose host is gone from one whose program does not read: the kernel of the second
+// answers, with a window of nought, for as long as it takes.
+//
+// The kernel's own time-out (TCP_USER_TIMEOUT) does not: it ends a connection whose window stays
+// closed although every probe is answered.
 class Silence {
   public:
-    /** @return whether nothing was answered for so long */
+    // @return whether nothing was answered for so long
     bool lasts(const Unanswered& unanswered, ucs::Time now, ucs::Duration patience);
     void over() { since_ = ucs::kNever; }
 
   private:
-    /** One packet may be lost: that many are not. */
+    // One packet may be lost: that many are not.
     static constexpr unsigned kEnough = 2;
 
     ucs::Time since_ = ucs::kNever;

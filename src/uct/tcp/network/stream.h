@@ -10,13 +10,13 @@
 
 namespace uct::tcp {
 
-/** What goes over a socket in both directions: in clear, or from some point on encrypted. */
+// What goes over a socket in both directions: in clear, or from some point on encrypted.
 class Stream {
   public:
     Stream() = default;
     explicit Stream(ucs::net::Socket socket) : socket_(std::move(socket)) {}
 
-    /** To look at. What is read and written goes through the stream. */
+    // To look at. What is read and written goes through the stream.
     const ucs::net::Socket& socket() const { return socket_; }
     bool is_open() const { return socket_.is_open(); }
     explicit operator bool() const { return is_open(); }
@@ -33,15 +33,15 @@ class Stream {
     void shut_down() { socket_.shut_down(); }
     void reset_on_close() { socket_.reset_on_close(); }
 
-    /** All that follows is encrypted; tls() tells whether that stands. @return false: no memory */
+    // All that follows is encrypted; tls() tells whether that stands. @return false: no memory
     bool encrypt(std::shared_ptr<TlsContext> context, Tls::Side side, const wire::Key& key) {
         tls_ = Tls::begin(std::move(context), socket_.descriptor(), side, key);
         return tls_ != nullptr;
     }
-    /** Null: in clear. */
+    // Null: in clear.
     Tls* tls() const { return tls_.get(); }
 
-    /** As of Socket, but for how much may be sent at once. */
+    // As of Socket, but for how much may be sent at once.
     ssize_t send(std::span<const iovec> pieces, Tls::Memory memory = Tls::Memory::kOurs) {
         if (tls_) [[unlikely]]
             return tls_->send(pieces, memory);
@@ -59,18 +59,18 @@ class Stream {
         const iovec piece{buffer, room};
         return tls_->receive({&piece, 1}, Tls::Memory::kOurs);
     }
-    /** @return whether all of it has been sent; for what is short, before anything else is */
+    // @return whether all of it has been sent; for what is short, before anything else is
     template <typename Message>
     bool say(const Message& message) {
         const iovec piece{const_cast<Message*>(&message), sizeof(message)};
         return send({&piece, 1}) == ssize_t{sizeof(message)} && backlog() == 0;
     }
 
-    /** Bytes that were sent, and that the kernel has not taken. */
+    // Bytes that were sent, and that the kernel has not taken.
     size_t backlog() const { return tls_ ? tls_->backlog() : 0; }
-    /** @return whether the kernel has taken all */
+    // @return whether the kernel has taken all
     bool flush() { return !tls_ || tls_->flush(); }
-    /** Is there something to receive that the kernel does not tell of? */
+    // Is there something to receive that the kernel does not tell of?
     bool has_unread() const { return tls_ && tls_->has_unread(); }
 
   private:

@@ -21,19 +21,19 @@ namespace uct::tcp {
 
 namespace {
 
-/** TLS_AES_128_GCM_SHA256: every TLS 1.3 has it, and its hash goes with keys of 32 bytes. */
+// TLS_AES_128_GCM_SHA256: every TLS 1.3 has it, and its hash goes with keys of 32 bytes.
 constexpr const char* kSuite = "TLS_AES_128_GCM_SHA256";
 constexpr std::array<unsigned char, 2> kSuiteNumber{0x13, 0x01};
-/** What the key is called in the handshake. Each connection has another, so it needs no name. */
+// What the key is called in the handshake. Each connection has another, so it needs no name.
 constexpr std::string_view kIdentity = "swiftlane";
-/** Read from the kernel at once. */
+// Read from the kernel at once.
 constexpr size_t kReadAhead = 2 * TlsContext::kRecord;
-/** Of a record with its frame, and messages of the protocol before it. */
+// Of a record with its frame, and messages of the protocol before it.
 constexpr size_t kBacklog = TlsContext::kRecord + 2048;
-/** Pieces of one call. */
+// Pieces of one call.
 constexpr size_t kMaxPieces = 64;
 
-/** The program may use OpenSSL too: what it has in the thread's list of errors stays as it is. */
+// The program may use OpenSSL too: what it has in the thread's list of errors stays as it is.
 class OwnErrors {
   public:
     OwnErrors() { ERR_set_mark(); }
@@ -41,7 +41,7 @@ class OwnErrors {
     OwnErrors(const OwnErrors&) = delete;
 };
 
-/** The part [offset, offset + length) of pieces. @return how many pieces, at most `part` has */
+// The part [offset, offset + length) of pieces. @return how many pieces, at most `part` has
 size_t cut(std::span<const iovec> pieces, size_t offset, size_t length, std::span<iovec> part) {
     size_t used = 0;
     for (const iovec& piece : pieces) {
@@ -66,8 +66,7 @@ size_t length_of(std::span<const iovec> pieces) {
 
 enum class Direction : bool { kGather, kScatter };
 
-/** Between contiguous memory and pieces. @return bytes; -1 and EFAULT if the pieces are not there
- */
+// Between contiguous memory and pieces. @return bytes; -1 and EFAULT if the pieces are not there
 ssize_t copy(Direction direction, std::byte* contiguous, std::span<const iovec> pieces,
              Tls::Memory memory) {
     const size_t length = length_of(pieces);
@@ -182,7 +181,7 @@ struct Tls::SocketBio {
         return static_cast<int>(got);
     }
 
-    /** Takes all: OpenSSL would have to be called again with the same bytes otherwise. */
+    // Takes all: OpenSSL would have to be called again with the same bytes otherwise.
     static int write(BIO* way, const char* bytes, int length) {
         Tls& tls = of(way);
         BIO_clear_retry_flags(way);
@@ -276,13 +275,13 @@ std::unique_ptr<Tls> Tls::begin(std::shared_ptr<TlsContext> context, int descrip
     return made;
 }
 
-/** A record that was lost, or half of it: the peer can read nothing that follows. */
+// A record that was lost, or half of it: the peer can read nothing that follows.
 void Tls::break_off() {
     if (std::exchange(is_mute_, true)) return;
     shutdown(descriptor_, SHUT_RDWR);
 }
 
-/** Why the last call did not work, as an errno. @return 0: the peer has closed the connection */
+// Why the last call did not work, as an errno. @return 0: the peer has closed the connection
 int Tls::failure() const {
     if (cause_ != 0) return cause_;
     if (is_ended_) return 0;
@@ -372,7 +371,7 @@ bool Tls::has_unread() const {
     return !rest_.empty() || SSL_has_pending(connection_.get()) == 1;
 }
 
-/** What has been read goes to its place; what finds none waits. @return as copy() */
+// What has been read goes to its place; what finds none waits. @return as copy()
 ssize_t Tls::place(std::span<const iovec> to, size_t length) try {
     std::byte* const room = context_->room();
     const ssize_t placed = copy(Direction::kScatter, room, to, Memory::kUsers);

@@ -33,7 +33,7 @@ bool refers(const OutputItem& item) {
     return item.kind == OutputItem::Kind::kReferring;
 }
 
-/** Adds pieces, leaving out the first `skip` bytes of all. */
+// Adds pieces, leaving out the first `skip` bytes of all.
 class PieceWriter {
   public:
     PieceWriter(std::span<iovec> room, uint64_t skip) : room_(room), skip_(skip) {}
@@ -56,7 +56,7 @@ class PieceWriter {
     size_t count_ = 0;
 };
 
-/** Takes bytes of any memory, by which the kernel tells whether it is there. */
+// Takes bytes of any memory, by which the kernel tells whether it is there.
 class Probe {
   public:
     Probe() {

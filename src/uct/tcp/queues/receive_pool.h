@@ -9,7 +9,7 @@
 
 namespace uct::tcp {
 
-/** What a connection reads into. Lives until nobody refers to it: messages in it may be kept. */
+// What a connection reads into. Lives until nobody refers to it: messages in it may be kept.
 struct ReceiveBuffer {
     uint32_t references;
     uint32_t reserved[3];
@@ -17,10 +17,8 @@ struct ReceiveBuffer {
 };
 static_assert(sizeof(ReceiveBuffer) % 8 == 0);
 
-/**
- * The receive buffers of an interface. A connection has one only while it holds part of a frame,
- * so memory grows with the data under way, not with the peers.
- */
+// The receive buffers of an interface. A connection has one only while it holds part of a frame,
+// so memory grows with the data under way, not with the peers.
 class ReceivePool {
   public:
     explicit ReceivePool(size_t capacity)
@@ -35,7 +33,7 @@ class ReceivePool {
 
     size_t capacity() const { return capacity_; }
 
-    /** With one reference; null if there is no memory. */
+    // With one reference; null if there is no memory.
     ReceiveBuffer* take() {
         void* memory = buffers_.allocate();
         return memory == nullptr ? nullptr : ::new (memory) ReceiveBuffer{1, {}};
@@ -44,10 +42,8 @@ class ReceivePool {
         if (--buffer->references == 0) buffers_.release(buffer);
     }
 
-    /**
-     * How a handler may keep a message that lies in `buffer`; null if so many buffers are held
-     * already that small messages might use up the memory. After the handler: keep() if it did.
-     */
+    // How a handler may keep a message that lies in `buffer`; null if so many buffers are held
+    // already that small messages might use up the memory. After the handler: keep() if it did.
     ReceiveDescriptor* descriptor(ReceiveBuffer* buffer) {
         if (buffers_.in_use() > kMostBuffers) return nullptr;
         if (spare_ == nullptr) spare_ = kept_.create(*this);

@@ -10,7 +10,7 @@ namespace uct::tcp {
 
 namespace {
 
-/** What atomics may work on reaches to whole words. */
+// What atomics may work on reaches to whole words.
 constexpr uintptr_t kWord = 8;
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace uct::tcp {
 
-/** Memory that peers may reach through this device, by a key that nobody can guess. */
+// Memory that peers may reach through this device, by a key that nobody can guess.
 class Region final : public MemoryHandle {
   public:
     uint64_t key = 0;
@@ -19,22 +19,20 @@ class Region final : public MemoryHandle {
     PeerRights rights = PeerRights::kNone;
 };
 
-/**
- * The registrations of one device. What peers ask for is checked here, each time that bytes move:
- * memory that was deregistered meanwhile is not touched.
- *
- * Any thread may register; the threads of several workers look up.
- */
+// The registrations of one device. What peers ask for is checked here, each time that bytes move:
+// memory that was deregistered meanwhile is not touched.
+//
+// Any thread may register; the threads of several workers look up.
 class RegionTable {
   public:
     Region* add(void* address, size_t length, PeerRights rights);
     void remove(Region* region);
 
-    /** Lookups are valid, and the memory stays registered, while it lives. */
+    // Lookups are valid, and the memory stays registered, while it lives.
     class Reader {
       public:
         explicit Reader(RegionTable& table) : table_(table), lock_(table.mutex_) {}
-        /** The memory at `address`, if [address, address + length) may be accessed like that. */
+        // The memory at `address`, if [address, address + length) may be accessed like that.
         std::byte* find(uint64_t key, uint64_t address, size_t length, PeerRights wanted) const;
 
       private:

@@ -10,21 +10,19 @@
 
 #include "ucs/net/mac.h"
 
-/**
- * What travels on a connection, all of it little-endian.
- *
- * Whoever connects sends a Hello, proves to know the job's key when the Challenge comes, and waits
- * for the Welcome, which proves the same of the other end; then both send frames. A frame is a
- * Frame header, the fixed header of its type, its payload, and zeros up to a multiple of 8: so
- * messages lie aligned in a receive buffer. Nothing here is trusted: a frame that breaks a rule
- * ends the connection.
- */
+// What travels on a connection, all of it little-endian.
+//
+// Whoever connects sends a Hello, proves to know the job's key when the Challenge comes, and waits
+// for the Welcome, which proves the same of the other end; then both send frames. A frame is a
+// Frame header, the fixed header of its type, its payload, and zeros up to a multiple of 8: so
+// messages lie aligned in a receive buffer. Nothing here is trusted: a frame that breaks a rule
+// ends the connection.
 namespace uct::tcp::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
 inline constexpr uint32_t kMagic = 0x50544c53;  // "SLTP"
-/** The versions of the protocol that this library speaks. */
+// The versions of the protocol that this library speaks.
 inline constexpr uint16_t kVersion = 3;
 inline constexpr uint16_t kOldestVersion = 3;
 inline constexpr size_t kAlignment = 8;
@@ -35,73 +33,73 @@ constexpr size_t padding(size_t length) {
 
 using Secret = std::array<uint64_t, 2>;
 
-/** Between two interfaces. */
+// Between two interfaces.
 inline constexpr unsigned kMaxConnections = 8;
 
-/** What Hello and Challenge begin with, in all versions from 3 on. */
+// What Hello and Challenge begin with, in all versions from 3 on.
 struct Preamble {
     uint32_t magic;
-    uint16_t version;  //!< the newest that the sender speaks
-    uint16_t oldest;   //!< the oldest
+    uint16_t version;  // the newest that the sender speaks
+    uint16_t oldest;   // the oldest
 };
 static_assert(sizeof(Preamble) == 8);
 
-/** The version that both ends speak; 0: none. */
+// The version that both ends speak; 0: none.
 constexpr uint16_t common_version(uint16_t newest, uint16_t oldest) {
     const uint16_t version = newest < kVersion ? newest : kVersion;
     return version >= oldest && version >= kOldestVersion ? version : uint16_t{0};
 }
 
-/** Later versions add nothing to it: what they have to say more follows the Challenge. */
+// Later versions add nothing to it: what they have to say more follows the Challenge.
 struct Hello {
     uint32_t magic;
     uint16_t version;
     uint16_t oldest;
-    uint8_t connection;  //!< which of the connections between the two interfaces
+    uint8_t connection;  // which of the connections between the two interfaces
     uint8_t reserved[3];
-    uint32_t flags;     //!< of Flag; those that are not known are passed over
-    uint64_t sender;    //!< id of the interface that connects
-    uint64_t receiver;  //!< id of the interface that listens
+    uint32_t flags;     // of Flag; those that are not known are passed over
+    uint64_t sender;    // id of the interface that connects
+    uint64_t receiver;  // id of the interface that listens
     uint32_t max_frame;
-    uint32_t association;  //!< the sender's Association: another one than before has forgotten the
+    uint32_t association;  // the sender's Association: another one than before has forgotten the
                            //!< old connections
-    uint32_t bulk_epoch;   //!< as in Cut
+    uint32_t bulk_epoch;   // as in Cut
     // Of a connection that carries on a session (kResumes):
-    uint32_t peer_association;  //!< the receiver's Association
-    uint32_t attempt;           //!< counts up: an earlier one comes too late
+    uint32_t peer_association;  // the receiver's Association
+    uint32_t attempt;           // counts up: an earlier one comes too late
     uint32_t reserved_too;
-    uint64_t received;  //!< bytes of the receiver's stream that the sender has
+    uint64_t received;  // bytes of the receiver's stream that the sender has
     ucs::net::Nonce nonce;
 };
 static_assert(sizeof(Hello) == 96);
 
-/** In Hello and Welcome: what the sender can, and what it does. */
+// In Hello and Welcome: what the sender can, and what it does.
 enum Flag : uint8_t {
-    kCanResume = 1,  //!< can carry on a session over another connection
-    kManyWays = 2,   //!< and has more than one interface to do so
-    kResumes = 4,    //!< does so with this connection
-    kEncrypts = 8,   //!< in Hello: what follows the proof is to be encrypted
+    kCanResume = 1,  // can carry on a session over another connection
+    kManyWays = 2,   // and has more than one interface to do so
+    kResumes = 4,    // does so with this connection
+    kEncrypts = 8,   // in Hello: what follows the proof is to be encrypted
 };
 
 enum class Answer : uint8_t {
     kWelcome = 1,
-    kYield = 2,         //!< both connected at once, and the other connection stays
-    kMismatch = 3,      //!< the peer's messages may be longer than ours
-    kCutOff = 4,        //!< what this association sends must not be written any more: begin anew
-    kUnknown = 5,       //!< there is no such session
-    kStale = 6,         //!< overtaken by what was agreed on meanwhile
-    kProve = 7,         //!< of a Challenge: a proof is to follow
-    kOtherVersion = 8,  //!< of a Challenge: there is no version that both speak
-    kNoProof = 9,       //!< the proof is of another key
-    kEncrypted = 10,    //!< of a Challenge: nobody is heard who does not encrypt
-    kInClear = 11,      //!< of a Challenge: the sender does not encrypt
-    kEncrypt = 12,      //!< the proof is good: TLS begins, and the Welcome comes in it
+    kYield = 2,         // both connected at once, and the other connection stays
+    kMismatch = 3,      // the peer's messages may be longer than ours
+    kCutOff = 4,        // what this association sends must not be written any more: begin anew
+    kUnknown = 5,       // there is no such session
+    kStale = 6,         // overtaken by what was agreed on meanwhile
+    kProve = 7,         // of a Challenge: a proof is to follow
+    kOtherVersion = 8,  // of a Challenge: there is no version that both speak
+    kNoProof = 9,       // the proof is of another key
+    kEncrypted = 10,    // of a Challenge: nobody is heard who does not encrypt
+    kInClear = 11,      // of a Challenge: the sender does not encrypt
+    kEncrypt = 12,      // the proof is good: TLS begins, and the Welcome comes in it
 };
 
-/** The listener's answer to a Hello. It proves nothing yet: strangers learn nothing from it. */
+// The listener's answer to a Hello. It proves nothing yet: strangers learn nothing from it.
 struct Challenge {
     uint32_t magic;
-    uint16_t version;  //!< of an answer kProve: the one that counts from here on
+    uint16_t version;  // of an answer kProve: the one that counts from here on
     uint16_t oldest;
     Answer answer;
     uint8_t reserved[7];
@@ -109,50 +107,50 @@ struct Challenge {
 };
 static_assert(sizeof(Challenge) == 48);
 
-/** The answer to a Challenge: client_proof(). */
+// The answer to a Challenge: client_proof().
 using Proof = ucs::net::Mac;
 
-/** What becomes of the connection. */
+// What becomes of the connection.
 struct Welcome {
     uint32_t magic;
     uint16_t version;
     uint8_t connection;
     Answer answer;
     uint32_t max_frame;
-    uint32_t association;  //!< as in Hello
-    uint64_t received;     //!< as in Hello
+    uint32_t association;  // as in Hello
+    uint64_t received;     // as in Hello
     uint8_t flags;
     uint8_t reserved[3];
-    uint32_t attempt;  //!< the last of the sender's own, which counts no more
-    /** server_proof() of all before it. None of kNoProof, and where no session gives a key. */
+    uint32_t attempt;  // the last of the sender's own, which counts no more
+    // server_proof() of all before it. None of kNoProof, and where no session gives a key.
     ucs::net::Mac seal;
 };
 static_assert(sizeof(Welcome) == 64);
 
 enum class FrameType : uint8_t {
-    kMessage = 1,  //!< id: the active-message id; payload
-    kPut,          //!< Put; payload
-    kGet,          //!< Get
-    kGetReply,     //!< Reply; payload of exactly the length that was asked for
-    kAtomic,       //!< Atomic
-    kAtomicReply,  //!< Reply, the old value
-    kFlush,        //!< Reply (names the operation): answer when all before it are done
-    kFlushReply,   //!< Reply
-    kRefused,      //!< Refused: an operation of that endpoint broke the rules of memory access
+    kMessage = 1,  // id: the active-message id; payload
+    kPut,          // Put; payload
+    kGet,          // Get
+    kGetReply,     // Reply; payload of exactly the length that was asked for
+    kAtomic,       // Atomic
+    kAtomicReply,  // Reply, the old value
+    kFlush,        // Reply (names the operation): answer when all before it are done
+    kFlushReply,   // Reply
+    kRefused,      // Refused: an operation of that endpoint broke the rules of memory access
                    //!< or, of kNobody, found no memory for its answer
-    kLeave,        //!< the sender goes away in good order
-    kRoutes,       //!< a Route for each way to the sender
-    kCut,          //!< Cut: the sender has closed its bulk connections of earlier epochs
-    kCutDone,      //!< Cut: so has the one who answers
-    kHere,         //!< nothing: what was sent on this connection has come to somebody
+    kLeave,        // the sender goes away in good order
+    kRoutes,       // a Route for each way to the sender
+    kCut,          // Cut: the sender has closed its bulk connections of earlier epochs
+    kCutDone,      // Cut: so has the one who answers
+    kHere,         // nothing: what was sent on this connection has come to somebody
 };
 inline constexpr auto kLastFrameType = FrameType::kHere;
 
 struct Frame {
-    uint32_t length;  //!< of fixed header and payload, without the zeros at the end
+    uint32_t length;  // of fixed header and payload, without the zeros at the end
     FrameType type;
     uint8_t id;
-    uint16_t mark;  //!< kMark, so that a reader that lost its place notices
+    uint16_t mark;  // kMark, so that a reader that lost its place notices
 };
 static_assert(sizeof(Frame) == 8);
 inline constexpr uint16_t kMark = 0x6c77;
@@ -160,7 +158,7 @@ inline constexpr uint16_t kMark = 0x6c77;
 struct Put {
     uint64_t address;
     uint64_t key;
-    uint32_t endpoint;  //!< the sender's, for Refused
+    uint32_t endpoint;  // the sender's, for Refused
     uint32_t reserved;
 };
 
@@ -169,7 +167,7 @@ struct Get {
     uint64_t key;
     uint32_t length;
     uint32_t endpoint;
-    uint32_t operation;  //!< for the Reply
+    uint32_t operation;  // for the Reply
     uint32_t reserved;
 };
 
@@ -180,7 +178,7 @@ struct Atomic {
     uint64_t compare;
     uint32_t endpoint;
     uint32_t operation;
-    uint8_t code;  //!< uct::AtomicOp
+    uint8_t code;  // uct::AtomicOp
     uint8_t size;
     uint8_t wants_reply;
     uint8_t reserved[5];
@@ -198,24 +196,24 @@ struct AtomicReply {
 };
 
 struct Refused {
-    uint32_t endpoint;   //!< kNobody: no rule was broken, there is no memory for the answer
-    uint32_t operation;  //!< kNoOperation, or one that gets no other answer
+    uint32_t endpoint;   // kNobody: no rule was broken, there is no memory for the answer
+    uint32_t operation;  // kNoOperation, or one that gets no other answer
 };
 inline constexpr uint32_t kNoOperation = ~uint32_t{0};
-/** No endpoint has this name. */
+// No endpoint has this name.
 inline constexpr uint32_t kNobody = 0;
 
-/** One way to connect to the sender: where its worker listens. */
+// One way to connect to the sender: where its worker listens.
 struct Route {
-    std::array<std::byte, 26> device;  //!< DeviceAddress
+    std::array<std::byte, 26> device;  // DeviceAddress
     uint16_t port;
     uint32_t reserved;
 };
 static_assert(sizeof(Route) == 32);
 inline constexpr size_t kMaxRoutes = 15;
 
-/** Bulk connections belong to an epoch of their association; one that gives them up begins the
- * next. */
+// Bulk connections belong to an epoch of their association; one that gives them up begins the
+// next.
 struct Cut {
     uint32_t epoch;
     uint32_t reserved;
@@ -223,15 +221,15 @@ struct Cut {
 static_assert(sizeof(Cut) == 8);
 static_assert(sizeof(Reply) == 8 && sizeof(AtomicReply) == 16 && sizeof(Refused) == 8);
 
-/** The longest Frame with fixed header: what a reader needs before it knows where payload goes. */
+// The longest Frame with fixed header: what a reader needs before it knows where payload goes.
 inline constexpr size_t kMaxFixed = sizeof(Frame) + sizeof(Atomic);
 
-/** Bytes of the fixed header of a type, and whether payload may follow. */
+// Bytes of the fixed header of a type, and whether payload may follow.
 struct Shape {
     size_t fixed;
     bool payload;
 };
-/** By type, from kMessage on. */
+// By type, from kMessage on.
 inline constexpr Shape kShapes[] = {
     {0, true},                     // kMessage
     {sizeof(Put), true},           // kPut
@@ -254,10 +252,10 @@ constexpr Shape shape_of(FrameType type) {
     return index < std::size(kShapes) ? kShapes[index] : Shape{0, false};
 }
 
-/** The longest payload of a put or a get reply. */
+// The longest payload of a put or a get reply.
 inline constexpr uint32_t kMaxPayload = 1u << 30;
 
-/** Is this the header of a frame that a peer may send? */
+// Is this the header of a frame that a peer may send?
 constexpr bool is_sound(const Frame& frame, size_t max_message) {
     if (frame.mark != kMark || frame.type < FrameType::kMessage || frame.type > kLastFrameType) {
         return false;
@@ -277,14 +275,14 @@ constexpr bool is_sound(const Frame& frame, size_t max_message) {
 
 namespace uct::tcp {
 
-/** A frame's header with the fixed header of its type. */
+// A frame's header with the fixed header of its type.
 template <typename Body>
 struct Head {
     wire::Frame frame;
     Body body;
 };
 
-/** @param payload  bytes that follow */
+// @param payload  bytes that follow
 template <typename Body>
 Head<Body> head_of(wire::FrameType type, const Body& body, size_t payload) {
     return {{static_cast<uint32_t>(sizeof(Body) + payload), type, 0, wire::kMark}, body};

@@ -7,7 +7,7 @@ namespace uct::tcp::wire {
 
 namespace {
 
-/** Tell the directions apart: no proof can be sent back to who made it. */
+// Tell the directions apart: no proof can be sent back to who made it.
 constexpr std::string_view kClient = "swiftlane tcp client", kServer = "swiftlane tcp server";
 constexpr std::string_view kKey = "swiftlane tcp key", kSession = "swiftlane tcp session",
                            kEncryption = "swiftlane tcp tls";

@@ -123,7 +123,7 @@ TEST(Endpoint, HasItsName) {
     EXPECT_NE(attr.name[0], '\0');
 }
 
-/** A context as a program makes it that was compiled for a version of the interface. */
+// A context as a program makes it that was compiled for a version of the interface.
 class Program {
   public:
     explicit Program(unsigned minor, uint64_t features = UCP_FEATURE_TAG) {

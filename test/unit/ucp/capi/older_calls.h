@@ -20,7 +20,7 @@ namespace ucp::test {
 inline constexpr ucp_datatype_t kByte = ucp_dt_make_contig(1);
 inline constexpr size_t kLong = 100000;  // by rendezvous
 
-/** What a function writes to a stream. */
+// What a function writes to a stream.
 template <typename Function>
 std::string printed(Function&& function) {
     char* text = nullptr;
@@ -33,7 +33,7 @@ std::string printed(Function&& function) {
     return result;
 }
 
-/** A context with a worker, as a program makes them. */
+// A context with a worker, as a program makes them.
 struct Side {
     explicit Side(const std::string& transport, uint64_t features) {
         ucp_config_t* config = nullptr;
@@ -59,7 +59,7 @@ struct Side {
     ucp_worker_h worker = nullptr;
 };
 
-/** A worker, another one that it is connected to (over self: itself), and memory there. */
+// A worker, another one that it is connected to (over self: itself), and memory there.
 class OlderCalls : public testing::TestWithParam<const char*> {
   protected:
     static constexpr uint64_t kFeatures =
@@ -77,7 +77,7 @@ class OlderCalls : public testing::TestWithParam<const char*> {
         ucp_worker_release_address(far_->worker, address);
         return endpoint;
     }
-    /** For calls that return when all is done: the peer's program runs meanwhile. */
+    // For calls that return when all is done: the peer's program runs meanwhile.
     template <typename Function>
     auto waiting(Function&& function) {
         std::atomic<bool> stop{other_ == nullptr};
@@ -100,11 +100,11 @@ class OlderCalls : public testing::TestWithParam<const char*> {
         ucp_worker_progress(near_.worker);
         if (other_ != nullptr) ucp_worker_progress(far_->worker);
     }
-    /** As a program that polls: the status in the end; the request is given back. */
+    // As a program that polls: the status in the end; the request is given back.
     ucs_status_t finish(ucs_status_ptr_t operation) {
         return finish(operation, [&] { step(); });
     }
-    /** The same inside waiting(). */
+    // The same inside waiting().
     ucs_status_t finish_near(ucs_status_ptr_t operation) {
         return finish(operation, [&] { ucp_worker_progress(near_.worker); });
     }

@@ -128,7 +128,7 @@ TEST_P(OlderCalls, WaitingForMemoryEndsWhenThePeerHasWrittenIt) {
 
 // --- tagged messages
 
-/** Calls of a callback of the older form, which has no argument of the user's. */
+// Calls of a callback of the older form, which has no argument of the user's.
 struct Calls {
     static inline int sends, receives;
     static inline ucs_status_t status;

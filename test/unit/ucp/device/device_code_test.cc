@@ -21,7 +21,7 @@ struct List {
 using Remotes = List<ucp_device_remote_mem_list_t, ucp_device_remote_mem_elem_t, 3>;
 using Locals = List<ucp_device_local_mem_list_t, ucp_device_local_mem_elem_t, 1>;
 
-/** Memory of "the peer", whose addresses are others there. */
+// Memory of "the peer", whose addresses are others there.
 class DeviceCodeTest : public ::testing::Test {
   protected:
     static constexpr uint64_t kThere = 0x700000000000;

@@ -20,7 +20,7 @@ std::vector<uint8_t> pattern(size_t length, unsigned seed = 1) {
     return bytes;
 }
 
-/** Splits a byte vector into pieces of random lengths, empty ones among them. */
+// Splits a byte vector into pieces of random lengths, empty ones among them.
 std::vector<ucp_dt_iov_t> pieces_of(std::vector<uint8_t>& bytes, unsigned seed) {
     std::mt19937 random(seed);
     std::vector<ucp_dt_iov_t> iov;
@@ -33,7 +33,7 @@ std::vector<ucp_dt_iov_t> pieces_of(std::vector<uint8_t>& bytes, unsigned seed) 
     return iov;
 }
 
-/** A generic datatype that stores every byte inverted and counts its states. */
+// A generic datatype that stores every byte inverted and counts its states.
 struct Inverter {
     struct State {
         Inverter* owner;

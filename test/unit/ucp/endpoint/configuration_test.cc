@@ -21,7 +21,7 @@
 namespace ucp::test {
 namespace {
 
-/** The address of another worker behind the same transports. */
+// The address of another worker behind the same transports.
 std::vector<std::byte> address_of(const std::vector<std::byte>& packed, uint64_t uuid,
                                   float bandwidth_factor = 1) {
     WorkerAddress address;
@@ -133,7 +133,7 @@ TEST(EndpointConfiguration, NamesTheLanesOfEveryRole) {
     EXPECT_NE(printed.find(name), std::string::npos) << printed;
 }
 
-/** Devices of which each reads the others' memory. */
+// Devices of which each reads the others' memory.
 class ReadableMemory final : public ucs::MemoryDetector {
   public:
     bool detect(const void*, size_t, ucs::MemoryInfo&) const override { return false; }
@@ -188,7 +188,7 @@ ucp_request_param_t declared(ucs_memory_type_t type) {
 
 class DeclaredMemory : public testing::Test {
   protected:
-    /** The call failed at once, and the log says so in one line. */
+    // The call failed at once, and the log says so in one line.
     void expect_unsupported(ucs_status_ptr_t result) {
         EXPECT_EQ(UCS_PTR_RAW_STATUS(result), UCS_ERR_UNSUPPORTED);
         if (UCS_PTR_IS_PTR(result)) ucp_request_free(result);

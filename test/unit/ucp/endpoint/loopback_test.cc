@@ -42,7 +42,7 @@ class Loopback : public testing::Test {
             UCS_OK);
         return text;
     }
-    /** Where the answer to an active message that is sent there goes. */
+    // Where the answer to an active message that is sent there goes.
     ucp_ep_h reply_to(ucp_ep_h endpoint, size_t length) {
         struct Seen {
             ucp_ep_h reply = nullptr;

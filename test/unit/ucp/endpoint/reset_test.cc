@@ -25,7 +25,7 @@ class Reset : public ::testing::Test {
         there_ = cluster_.connect(1, 0, params);
         cluster_.steps(100);
     }
-    /** The endpoint fails while its lane takes nothing. */
+    // The endpoint fails while its lane takes nothing.
     void reset_without_room() {
         cluster_.fabric.config().no_resource_probability = 1;
         unwrap(here_).reset(UCS_ERR_NO_MEMORY);

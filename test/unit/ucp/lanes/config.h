@@ -5,7 +5,7 @@
 
 namespace ucp::lanes {
 
-/** What tests of the negotiation change one by one: small windows, and scores of one count. */
+// What tests of the negotiation change one by one: small windows, and scores of one count.
 inline Config config_of_tests() {
     Config config;
     config.cap = 20;

@@ -19,7 +19,7 @@ class LanesKept : public NegotiatorFixture {
   protected:
     LanesKept() { config_.keep = 1000 * kMillisecond; }
 
-    /** A link that has had a lane; what is left of it is kept. @return the epoch of that round */
+    // A link that has had a lane; what is left of it is kept. @return the epoch of that round
     Epoch keep(Peer peer) {
         climb(peer, LinkState::kReleasing);
         const Epoch epoch = negotiator_->find(peer)->epoch;
@@ -30,7 +30,7 @@ class LanesKept : public NegotiatorFixture {
         EXPECT_TRUE(negotiator_->consistent());
         return epoch;
     }
-    /** Asks for the peer's link once more. @return what REQUEST offers */
+    // Asks for the peer's link once more. @return what REQUEST offers
     Epoch ask(Peer peer) {
         sink_->take();
         advance(config_.busy_retry);

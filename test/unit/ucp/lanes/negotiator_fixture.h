@@ -17,7 +17,7 @@ using Type = MessageType;
 inline constexpr Peer kPeer = 2;   // worker 20
 inline constexpr Peer kOther = 3;  // worker 30
 
-/** One negotiator, with everything around it played by the test. */
+// One negotiator, with everything around it played by the test.
 class NegotiatorFixture : public ::testing::Test {
   protected:
     NegotiatorFixture() {
@@ -49,14 +49,14 @@ class NegotiatorFixture : public ::testing::Test {
         if (type == Type::kScore) made.local = 5;
         return made;
     }
-    /** Outranked, whatever the link may grow to. */
+    // Outranked, whatever the link may grow to.
     Message denial(Peer peer) {
         Message made = message(Type::kDeny, peer);
         made.deny = DenyReason::kOutranked;
         made.floor = {1'000'000, {}};
         return made;
     }
-    /** A message that comes alone. */
+    // A message that comes alone.
     ucs_status_t hear(Peer peer, const Message& message) {
         const ucs_status_t status = negotiator_->on_message(peer, message);
         negotiator_->settle();

@@ -9,7 +9,7 @@ namespace {
 
 class LanesNegotiatorStates : public NegotiatorFixture {
   protected:
-    /** act(state), each time with a link that was newly brought to that state. */
+    // act(state), each time with a link that was newly brought to that state.
     template <typename Act>
     void in_every_state(Act act) {
         for (std::size_t number = 0; number < kLinkStates; ++number) {

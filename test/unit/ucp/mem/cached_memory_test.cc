@@ -10,7 +10,7 @@
 
 namespace {
 
-/** Stands for libucm. */
+// Stands for libucm.
 struct Events {
     bool are_to_be_had = true;
     std::vector<std::pair<ucm_event_callback_t, void*>> handlers;

@@ -14,7 +14,7 @@ class PublishedMemory : public testing::Test {
     ~PublishedMemory() override {
         for (ucp_mem_h memory : mapped_) ucp_mem_unmap(wrap(&cluster_.a.context()), memory);
     }
-    /** Bytes [begin, end) of the buffer, published. @return the name */
+    // Bytes [begin, end) of the buffer, published. @return the name
     uint64_t publish(size_t begin, size_t end, unsigned prot) {
         ucp_mem_map_params_t params{};
         params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |

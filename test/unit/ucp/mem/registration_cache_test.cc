@@ -22,7 +22,7 @@ struct FakeHandle : uct::MemoryHandle {
     uct::PeerRights rights;
 };
 
-/** Counts, and refuses what it is told to. */
+// Counts, and refuses what it is told to.
 class FakeDomain : public uct::MemoryDomain {
   public:
     const uct::MemoryDomainAttributes& attributes() const override { return attributes_; }
@@ -53,7 +53,7 @@ class FakeDomain : public uct::MemoryDomain {
 
     size_t limit = SIZE_MAX;
     size_t longest = SIZE_MAX;
-    uintptr_t forbidden = 0;  //!< an address that cannot be registered
+    uintptr_t forbidden = 0;  // an address that cannot be registered
     std::vector<FakeHandle*> registered;
 
   private:
@@ -89,7 +89,7 @@ class RegistrationCaching : public testing::Test {
     static size_t bytes(double pages) {
         return static_cast<size_t>(pages * double(ucs::page_size()));
     }
-    /** A transfer: whether it made no new region. */
+    // A transfer: whether it made no new region.
     bool use(double page, double pages, unsigned domain = 0) {
         const uint64_t before = cache().statistics().made;
         CachedRegion* const region = cache().get(at(page), bytes(pages));
@@ -292,10 +292,8 @@ TEST_F(RegistrationCaching, ManyRegionsAreFoundInTurn) {
     EXPECT_EQ(cache().regions(), size_t{kRegions});
 }
 
-/**
- * Against a model: every page has an age, a registration remembers the ages of its pages, and
- * what is found must have the present ones.
- */
+// Against a model: every page has an age, a registration remembers the ages of its pages, and
+// what is found must have the present ones.
 TEST_F(RegistrationCaching, RandomOrderFindsNothingStale) {
     limits_ = {.regions = 8, .bytes = bytes(40)};
     constexpr unsigned kPages = 64;
@@ -347,7 +345,7 @@ TEST_F(RegistrationCaching, RandomOrderFindsNothingStale) {
     for (auto& [region, unused] : held) cache().put(*region);
 }
 
-/** Threads that unmap, each its page, beside one that looks up. */
+// Threads that unmap, each its page, beside one that looks up.
 TEST_F(RegistrationCaching, ALookupSeesEveryUnmappingThatHasReturned) {
     constexpr unsigned kThreads = 4;
     constexpr unsigned kRounds = 3000;

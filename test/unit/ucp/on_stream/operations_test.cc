@@ -14,7 +14,7 @@ namespace {
 
 using ucs::StreamStop;
 
-/** A device whose streams the tests move on by hand. */
+// A device whose streams the tests move on by hand.
 class FakeDevice final : public ucs::MemoryDetector {
   public:
     static FakeDevice& get() {
@@ -42,7 +42,7 @@ class FakeDevice final : public ucs::MemoryDetector {
     }
     void remove_stop(const StreamStop&, bool is_lost) override { ++(is_lost ? lost : removed); }
 
-    /** The stream has come to the stop. */
+    // The stream has come to the stop.
     void reach(size_t index) const { *stops[index].reached = StreamStop::kReached; }
     bool is_open(size_t index) const { return (*stops[index].go & StreamStop::kGo) != 0; }
     bool is_idle(size_t index) const { return (*stops[index].go & StreamStop::kIdle) != 0; }

@@ -39,7 +39,7 @@ struct BadMessage {
     std::vector<std::byte> bytes;
 };
 
-/** `from` is a peer that the worker knows; names of requests and regions are made up. */
+// `from` is a peer that the worker knows; names of requests and regions are made up.
 std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
     const auto rts = [&](uint32_t key, uint32_t header, size_t extra) {
         RndvRts message{};

@@ -20,7 +20,7 @@
 #include "ucs/config/source.h"
 #include "ucs/sys/time.h"
 
-/** Two workers over mock transports, for tests of the protocols. */
+// Two workers over mock transports, for tests of the protocols.
 namespace ucp::test {
 
 using Bytes = std::vector<uint8_t>;
@@ -39,7 +39,7 @@ struct Settings {
     std::optional<size_t> zcopy_threshold;
     LaneMode lanes = LaneMode::kScalable;
     AtomicMode atomics = AtomicMode::kGuess;
-    bool loopback = false;  //!< one worker, which sends to itself
+    bool loopback = false;  // one worker, which sends to itself
 };
 
 class Node {
@@ -111,7 +111,7 @@ class Cluster {
         a.worker().progress();
         if (b_) b_->worker().progress();
     }
-    /** Progress until the condition holds. @return false if it does not within many steps */
+    // Progress until the condition holds. @return false if it does not within many steps
     bool until(const std::function<bool()>& condition, unsigned steps = 200000) {
         for (; !condition(); --steps) {
             if (steps == 0) return false;
@@ -119,7 +119,7 @@ class Cluster {
         }
         return true;
     }
-    /** Wait for an operation and give its result; the request is freed. */
+    // Wait for an operation and give its result; the request is freed.
     ucs_status_t wait(ucs_status_ptr_t operation) {
         if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
         Request& request = Request::from_handle(operation);
@@ -159,11 +159,11 @@ class Cluster {
     std::optional<Node> b_;
 
   public:
-    ucp_ep_h ep;    //!< from a to b
-    ucp_ep_h back;  //!< from b to a
+    ucp_ep_h ep;    // from a to b
+    ucp_ep_h back;  // from b to a
 };
 
-/** A buffer in one of the datatype classes, and the bytes that it stands for. */
+// A buffer in one of the datatype classes, and the bytes that it stands for.
 class TypedBuffer {
   public:
     enum class Kind { kContig, kIov, kGeneric };

@@ -38,7 +38,7 @@ class ThrowingCallbacks : public testing::TestWithParam<SenderWire> {
         };
         EXPECT_EQ(ucp_worker_set_am_recv_handler(cluster_.worker(1), &handler), UCS_OK);
     }
-    /** Of eight bytes or many, in turn. */
+    // Of eight bytes or many, in turn.
     void send(uint64_t number) {
         // The program keeps them until all have arrived.
         std::vector<uint64_t> words(number % 2 == 0 ? 1 : 200, number);

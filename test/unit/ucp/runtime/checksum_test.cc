@@ -24,7 +24,7 @@
 namespace ucp::test {
 namespace {
 
-/** Another wire, with a transport that changes what it carries. */
+// Another wire, with a transport that changes what it carries.
 class FlippingWire final : public Wire {
   public:
     explicit FlippingWire(std::unique_ptr<Wire> inner)
@@ -46,12 +46,12 @@ class FlippingWire final : public Wire {
 
 enum class Kind { kTag, kActive, kActiveWithHeader, kStream, kPut, kGet, kAtomic };
 
-/** An operation of worker 0 towards the last one, and which of its messages is changed. */
+// An operation of worker 0 towards the last one, and which of its messages is changed.
 struct Operation {
     const char* name;
     Kind kind;
     size_t length;
-    size_t least = 0;  //!< bytes of the message that is changed
+    size_t least = 0;  // bytes of the message that is changed
     size_t others = 0;
     size_t rendezvous = SIZE_MAX;
     size_t zero_copy = SIZE_MAX;
@@ -187,7 +187,7 @@ class Pair {
         if (operation_.kind == Kind::kPut) flush_ = ucp_ep_flush_nbx(here(), &kNothing);
     }
 
-    /** Has the data got to where it goes, as far as the program is told? */
+    // Has the data got to where it goes, as far as the program is told?
     bool has_arrived() {
         switch (operation_.kind) {
             case Kind::kTag:
@@ -209,7 +209,7 @@ class Pair {
     bool has_failed() {
         return unwrap(here()).status() != UCS_OK && unwrap(there()).status() != UCS_OK;
     }
-    /** Nothing that says that it has ended well is wrong. */
+    // Nothing that says that it has ended well is wrong.
     bool is_over() {
         return is_done(sending_) && is_done(flush_) &&
                (operation_.kind != Kind::kStream || is_done(receiving_));
@@ -303,7 +303,7 @@ TEST_P(Checksums, AChangedByteIsNoticed) {
     }
 }
 
-/** Operations of which the tests' transport can change data that nobody looks at. */
+// Operations of which the tests' transport can change data that nobody looks at.
 class NoChecksums : public Checksums {};
 
 INSTANTIATE_TEST_SUITE_P(Wires, NoChecksums, over_wires([](const Operation& operation) {
@@ -328,7 +328,7 @@ TEST_P(NoChecksums, NoticeNothing) {
     EXPECT_FALSE(log_.contains("is not what was sent"));
 }
 
-/** Messages that no later one may overtake. */
+// Messages that no later one may overtake.
 class OrderedChecksums : public Checksums {};
 
 INSTANTIATE_TEST_SUITE_P(Wires, OrderedChecksums, over_wires([](const Operation& operation) {

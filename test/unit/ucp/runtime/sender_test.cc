@@ -45,7 +45,7 @@ class SenderBase {
     }
 
     void pass(size_t from, size_t to) { test::pass(cluster_, from, to, 10 * from + to); }
-    /** From one to the victim, by its lane if it has one. */
+    // From one to the victim, by its lane if it has one.
     void send(size_t from, AmId id, std::span<const std::byte> message) {
         Endpoint& endpoint = unwrap(cluster_.endpoint(from, kAttacked));
         if (from != kLiar || !kind_.has_lanes) return endpoint.send_control(id, message);
@@ -59,7 +59,7 @@ class SenderBase {
             static_cast<ssize_t>(message.size()));
     }
     void lie(AmId id, std::span<const std::byte> message) { send(kLiar, id, message); }
-    /** The victim has taken what the liar had sent. */
+    // The victim has taken what the liar had sent.
     void settle() { pass(kLiar, kAttacked); }
     bool is_well(size_t peer) { return !unwrap(cluster_.endpoint(kAttacked, peer)).is_failed(); }
 
@@ -220,10 +220,10 @@ TEST_P(Sender, NobodyCutsAnotherOff) {
     pass(kAttacked, kFriend);
 }
 
-/** Short ones name nobody; the others name what only one worker may speak of. */
+// Short ones name nobody; the others name what only one worker may speak of.
 constexpr AmId kNameNobody[] = {AmId::kTagShort, AmId::kTagSyncAck, AmId::kAmShort, AmId::kStream};
 
-/** Each kind of message. */
+// Each kind of message.
 class Claims : public SenderBase, public testing::TestWithParam<std::tuple<SenderWire, int>> {
   protected:
     Claims() : SenderBase(std::get<0>(GetParam())) {}

@@ -11,15 +11,15 @@
 
 namespace ucp::test {
 
-/** A transport by which three workers know whom messages are from. */
+// A transport by which three workers know whom messages are from.
 struct SenderWire {
     std::string name;
     std::function<std::unique_ptr<Wire>()> make;
-    bool has_lanes = false;               //!< what is sent goes by a dedicated lane
-    std::vector<std::string> transports;  //!< for UCX_TLS; empty: all
+    bool has_lanes = false;               // what is sent goes by a dedicated lane
+    std::vector<std::string> transports;  // for UCX_TLS; empty: all
 };
 
-/** Those of the program that these tests are part of. */
+// Those of the program that these tests are part of.
 std::vector<SenderWire> sender_wires();
 
 inline Cluster::Options options_for(const SenderWire& kind, Wire& wire) {
@@ -29,7 +29,7 @@ inline Cluster::Options options_for(const SenderWire& kind, Wire& wire) {
     return options;
 }
 
-/** The two have a lane, each end of it in use. */
+// The two have a lane, each end of it in use.
 inline void join_by_lane(Cluster& cluster, size_t one, size_t other) {
     for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)}) {
         EXPECT_EQ(ucpx_ep_lanes_request(cluster.endpoint(from, to), UCPX_LANE_POLICY_DEDICATED),

@@ -24,7 +24,7 @@
 namespace ucp::test {
 namespace {
 
-/** A worker that may sleep, on a wall clock, over one transport. */
+// A worker that may sleep, on a wall clock, over one transport.
 class Sleeper {
   public:
     explicit Sleeper(ucp_worker_params_t params = {},
@@ -60,7 +60,7 @@ class Sleeper {
         ucp_worker_release_address(to, address);
         return endpoint;
     }
-    /** Until there is nothing left to do. */
+    // Until there is nothing left to do.
     void settle() {
         while (ucp_worker_arm(worker) == UCS_ERR_BUSY) ucp_worker_progress(worker);
     }

@@ -41,7 +41,7 @@ class CostFile : public testing::Test {
         content << file.rdbuf();
         return content.str();
     }
-    /** As if the file had been written a while ago. */
+    // As if the file had been written a while ago.
     void age() const {
         std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - 1s);
     }
@@ -131,7 +131,7 @@ TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
 
 constexpr auto kClass = [] { return LearnedCosts::class_of_size(Load::kAlone, 6); };
 
-/** A worker that has seen so many messages. */
+// A worker that has seen so many messages.
 void see(LearnedBook& book, Way way, unsigned messages) {
     for (unsigned i = 0; i < messages; ++i)
         ASSERT_TRUE(book.of("lane").observe(kClass(), way, 1e-6, {.receiving = 9us, .took = 2us}));

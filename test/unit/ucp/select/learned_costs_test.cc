@@ -16,13 +16,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/** A machine whose ways take other times than is assumed, and what disturbs them. */
+// A machine whose ways take other times than is assumed, and what disturbs them.
 struct Machine {
     const Ways& ways;
     std::array<double, kWays> times{1, 1};
-    double held_up = 0.001;  //!< part of the messages that are held up,
-    double held_up_by = 50;  //!< so many times
-    double away = 0;         //!< part of the messages whose peer computes meanwhile: a millisecond
+    double held_up = 0.001;  // part of the messages that are held up,
+    double held_up_by = 50;  // so many times
+    double away = 0;         // part of the messages whose peer computes meanwhile: a millisecond
 
     double seconds(Way way, size_t length) const {
         return ways.assumed(way).at(length) * times[static_cast<size_t>(way)];
@@ -34,7 +34,7 @@ struct Machine {
         return seconds(Way::kEager, length) < seconds(Way::kRendezvous, length) ? Way::kEager
                                                                                 : Way::kRendezvous;
     }
-    /** Alone, what goes at once keeps both ends at work at the same time. */
+    // Alone, what goes at once keeps both ends at work at the same time.
     MessageTime time(Load load, Way way, size_t length, ucs::Random& random) const {
         double plain = seconds(way, length) * (0.9 + 0.2 * random.uniform());
         if (random.uniform() < held_up) plain *= held_up_by;
@@ -63,11 +63,11 @@ LearnedCosts::Class class_of(size_t length, Load load = Load::kAlone) {
 }
 
 struct Traffic {
-    double spent = 0, least = 0;  //!< seconds
+    double spent = 0, least = 0;  // seconds
     unsigned messages = 0, timed = 0;
 };
 
-/** So many seconds of messages of a length. */
+// So many seconds of messages of a length.
 Traffic run(LearnedCosts& costs, const Machine& machine, Load load, size_t length, double seconds,
             ucs::Random& random) {
     Traffic traffic;
@@ -86,7 +86,7 @@ Traffic run(LearnedCosts& costs, const Machine& machine, Load load, size_t lengt
     return traffic;
 }
 
-/** What is learned is right, or as good as that. */
+// What is learned is right, or as good as that.
 void expect_right(const LearnedCosts& costs, const Machine& machine, Load load, size_t length) {
     const Way usual = Machine{machine.ways}.best(length);
     const Way best = costs.best(class_of(length, load), machine.ways, length, usual);

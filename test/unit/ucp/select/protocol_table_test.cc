@@ -21,7 +21,7 @@ constexpr uint32_t kOneSided =
     uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy | uct::kGetZcopy;
 constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
 
-/** Interfaces of 10 Gbit/s as TCP describes them. */
+// Interfaces of 10 Gbit/s as TCP describes them.
 LaneFigures tcp(unsigned devices) {
     return {.device_type = uct::DeviceType::kNetwork,
             .capabilities = kMessages | kOneSided | kChains,
@@ -36,7 +36,7 @@ LaneFigures tcp(unsigned devices) {
             .slice = 65536};
 }
 
-/** Adapters of 400 Gbit/s. */
+// Adapters of 400 Gbit/s.
 LaneFigures adapter(unsigned devices) {
     LaneFigures lanes = tcp(devices);
     lanes.latency = 0.6e-6;
@@ -60,7 +60,7 @@ LaneFigures shared_memory() {
     return lanes;
 }
 
-/** The same, with devices that may read each other's memory. */
+// The same, with devices that may read each other's memory.
 LaneFigures beside_devices() {
     LaneFigures lanes = shared_memory();
     lanes.device_reads = true;
@@ -82,7 +82,7 @@ constexpr Situation kAllSituations[] = {Situation::kAlone, Situation::kAmongOthe
 constexpr RemoteClass kAllRemotes[] = {RemoteClass::kHost, RemoteClass::kDevice,
                                        RemoteClass::kDescribed};
 
-/** Calls `each(operation, buffer, other)`, `other` the situation or the peer's memory. */
+// Calls `each(operation, buffer, other)`, `other` the situation or the peer's memory.
 template <typename Each>
 void for_all_rows(Each each) {
     for (const BufferClass buffer : kAllBuffers) {
@@ -95,7 +95,7 @@ void for_all_rows(Each each) {
     }
 }
 
-/** Every power of two and its neighbours. */
+// Every power of two and its neighbours.
 std::set<size_t> lengths() {
     std::set<size_t> result{0, SIZE_MAX, SIZE_MAX - 1};
     for (unsigned bit = 0; bit < 64; ++bit) {
@@ -105,7 +105,7 @@ std::set<size_t> lengths() {
     return result;
 }
 
-/** The table's choice is the least time of all alternatives that admit the length. */
+// The table's choice is the least time of all alternatives that admit the length.
 void expect_least(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds) {
     const ProtocolTable table(lanes, costs, thresholds);
     for_all_rows([&](Operation operation, BufferClass buffer, auto other) {
@@ -131,7 +131,7 @@ void expect_least(const LaneFigures& lanes, const CostModel& costs, const Thresh
     });
 }
 
-/** Whatever is chosen for a length carries that length. */
+// Whatever is chosen for a length carries that length.
 void expect_admitted(const LaneFigures& lanes) {
     const CostModel costs = CostModel::fixed();
     const ProtocolTable table(lanes, costs, {});
@@ -211,7 +211,7 @@ size_t first_of(const std::vector<ProtocolTable::Range>& ranges, const std::set<
     return SIZE_MAX;
 }
 
-/** The first length from which a message goes by one of some protocols. */
+// The first length from which a message goes by one of some protocols.
 size_t first_of(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds,
                 Operation operation, const std::set<Protocol>& wanted,
                 BufferClass buffer = BufferClass::kContiguous,
@@ -220,7 +220,7 @@ size_t first_of(const LaneFigures& lanes, const CostModel& costs, const Threshol
     return first_of(table.ranges(operation, buffer, situation), wanted);
 }
 
-/** The same of a put or get. */
+// The same of a put or get.
 size_t first_one_sided(const LaneFigures& lanes, const Thresholds& thresholds, Operation operation,
                        Protocol wanted, BufferClass buffer = BufferClass::kContiguous,
                        RemoteClass remote = RemoteClass::kHost) {
@@ -353,7 +353,7 @@ TEST(Direct, IsTakenToMemoryThatTheKeyDescribes) {
     }
 }
 
-/** Memory of a device is copied through host memory at each end that has it. */
+// Memory of a device is copied through host memory at each end that has it.
 TEST(ByMessages, IsStagedAtTheEndsThatAreOfADevice) {
     const CostModel costs = CostModel::fixed();
     const auto takes = [&](BufferClass buffer, RemoteClass remote) {
@@ -448,7 +448,7 @@ TEST(CostModel, IsMeasuredOnceForAProcess) {
     EXPECT_EQ(CostModel::fixed().system_copy.origin, Origin::kAssumed);
 }
 
-/** Lines that begin with one text and have another one in them. */
+// Lines that begin with one text and have another one in them.
 int lines_of(const std::string& text, const std::string& start, const std::string& part) {
     std::istringstream lines(text);
     int count = 0;

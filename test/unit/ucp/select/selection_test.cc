@@ -37,7 +37,7 @@ constexpr Transport kTransports[] = {
     {"tcp", DeviceType::kNetwork, Reach::kInterface, 10e-6, 5e-6, 1e9},
 };
 
-/** A worker's address: words such as "dc_mlx5@1" mean a transport on the device of that number. */
+// A worker's address: words such as "dc_mlx5@1" mean a transport on the device of that number.
 class Node {
   public:
     Node(uint64_t uuid, uint64_t host) {
@@ -84,7 +84,7 @@ class Node {
 
 constexpr auto kReachesAll = [](uint8_t, const AddressEntry&) { return true; };
 
-/** "local>peer" of the best pair, with "+dedicated" if it has a partner; "none". */
+// "local>peer" of the best pair, with "+dedicated" if it has a partner; "none".
 std::string choice(const Node& here, const Node& there, Reaches reaches = kReachesAll) {
     std::vector<Candidate> ranked = rank(here.address(), there.address(), reaches);
     if (ranked.empty()) return "none";
@@ -209,7 +209,7 @@ TEST(Selection, OneAdapterMeetsAllOfThePeers) {
     EXPECT_EQ(used, (std::set<std::string>{"dc_mlx5@0", "dc_mlx5@0>dc_mlx5@1"}));
 }
 
-/** Both ends see the same ranking of the same pairs, whatever they have and cost. */
+// Both ends see the same ranking of the same pairs, whatever they have and cost.
 TEST(Selection, BothEndsRankAlike) {
     std::mt19937 random(5);
     const auto draw = [&](unsigned below) { return random() % below; };

@@ -17,7 +17,7 @@ ucs::config::AllowList list_of(std::string_view text) {
     return list;
 }
 
-/** The transports that a value of UCX_TLS admits; auxiliary ones in brackets. */
+// The transports that a value of UCX_TLS admits; auxiliary ones in brackets.
 std::string admitted(std::string_view text) {
     std::string result;
     for (const std::string_view name : kAll) {

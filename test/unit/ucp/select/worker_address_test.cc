@@ -21,10 +21,10 @@ namespace {
 using Packed = std::vector<std::byte>;
 
 constexpr size_t kLengthAt = 4, kChecksumAt = 8, kCheckedAt = 12, kDevicesAt = 13;
-constexpr size_t kLongest = 64 * 1024;  //!< what a length field may claim
-constexpr std::byte kBeyond{0xa5};      //!< what lies behind an address
+constexpr size_t kLongest = 64 * 1024;  // what a length field may claim
+constexpr std::byte kBeyond{0xa5};      // what lies behind an address
 
-/** What whoever knows the format can do to a damaged address: make length and checksum right. */
+// What whoever knows the format can do to a damaged address: make length and checksum right.
 Packed repaired(Packed packed) {
     const auto length = static_cast<uint32_t>(packed.size());
     std::memcpy(packed.data() + kLengthAt, &length, sizeof(length));
@@ -42,7 +42,7 @@ ucs_status_t unpack(const Packed& packed) {
     return unpack_address(packed, &address);
 }
 
-/** A real worker's address, and the calls of a program that are given one. */
+// A real worker's address, and the calls of a program that are given one.
 class Addresses : public testing::Test {
   protected:
     Addresses() {
@@ -50,7 +50,7 @@ class Addresses : public testing::Test {
         packed_.assign(address.begin(), address.end());
     }
 
-    /** Programs give no length: the field in the address may claim all that is readable here. */
+    // Programs give no length: the field in the address may claim all that is readable here.
     ucs_status_t connect(const Packed& packed) {
         Packed padded = packed;
         padded.resize(packed.size() + kLongest, kBeyond);
@@ -136,7 +136,7 @@ TEST_F(Addresses, AFlippedBitUnderARightChecksumHarmsNobodyElse) {
     EXPECT_EQ(connect(packed_), UCS_OK);
 }
 
-/** Two devices, one of them with two transports: every kind of field. */
+// Two devices, one of them with two transports: every kind of field.
 Packed of_two_devices() {
     static const std::byte device[] = {std::byte{1}, std::byte{2}};
     static const std::byte interface[] = {std::byte{3}, std::byte{4}, std::byte{5}};

@@ -18,7 +18,7 @@ namespace {
 using ucp::test::Cluster;
 using ucp::test::kNothing;
 
-/** A collector of a worker whose own is off, as the clock is virtual. */
+// A collector of a worker whose own is off, as the clock is virtual.
 struct Watch {
     Watch(Cluster& cluster, size_t index)
         : worker(cluster.inner(index)),
@@ -124,7 +124,7 @@ TEST(Collector, CountsMappedMemory) {
     EXPECT_EQ(watch.page().region_bytes, 0u);
 }
 
-/** A program's worker, whether it shows what it does. */
+// A program's worker, whether it shows what it does.
 void expect_pages(const char* setting, size_t count) {
     if (setting != nullptr) setenv("UCX_STATS", setting, 1);
     setenv("UCX_TLS", "self", 1);

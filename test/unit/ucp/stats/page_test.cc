@@ -66,7 +66,7 @@ TEST(Page, GoesWithItsWriter) {
     EXPECT_TRUE(own_pages().empty());
 }
 
-/** Its number in /proc/self/fd. */
+// Its number in /proc/self/fd.
 unsigned descriptor_of_only_page() {
     const std::vector<PageSample> samples = own_pages();
     EXPECT_EQ(samples.size(), 1u);
@@ -142,7 +142,7 @@ TEST(Page, IsReadAsAWholeWhileItIsWritten) {
 
 // --- pages of somebody who means ill
 
-/** A file of the name that pages have, with any content. */
+// A file of the name that pages have, with any content.
 class Forgery {
   public:
     explicit Forgery(std::string_view name = kFileName)

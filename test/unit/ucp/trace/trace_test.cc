@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-/** A trace of the scope, in a file of its own. */
+// A trace of the scope, in a file of its own.
 class Traced {
   public:
     Traced() {

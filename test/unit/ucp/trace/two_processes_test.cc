@@ -35,14 +35,14 @@ constexpr unsigned kMessages = 40;
 constexpr size_t kLength = 100000;
 constexpr ucp_tag_t kEverything = ~ucp_tag_t{0};
 
-/** What a process says of itself: its own count, ucpx_worker_query(), its page of statistics. */
+// What a process says of itself: its own count, ucpx_worker_query(), its page of statistics.
 struct Report {
     uint64_t announced, announced_bytes;
     uint64_t promotions, demotions;
     uint64_t page_promotions, page_demotions, page_failures;
 };
 
-/** One of the two processes. Whatever goes wrong ends it. */
+// One of the two processes. Whatever goes wrong ends it.
 class Process {
   public:
     explicit Process(int other) : other_(other) {
@@ -85,7 +85,7 @@ class Process {
     void ask(ucpx_lane_policy_t policy) {
         need(ucpx_ep_lanes_request(endpoint_, policy) == UCS_OK);
     }
-    /** Progress until the link is in that state. */
+    // Progress until the link is in that state.
     void await(ucpx_lane_state_t state) {
         progress_until([&] {
             ucpx_ep_attr_t link{};
@@ -94,7 +94,7 @@ class Process {
             return link.state == state;
         });
     }
-    /** Until the other has come here, too, with progress meanwhile. */
+    // Until the other has come here, too, with progress meanwhile.
     void meet() {
         const char one = 1;
         need(write(other_, &one, 1) == 1);
@@ -153,7 +153,7 @@ class Process {
     Report report_{};
 };
 
-/** Over shared memory: both send, in turns; a dedicated lane comes and goes. */
+// Over shared memory: both send, in turns; a dedicated lane comes and goes.
 Report talk(int other, bool is_first) {
     Process process(other);
     process.meet();

@@ -295,10 +295,10 @@ TEST(ClientServer, ConnectionsArePromotedLikeOthers) {
     exchange(cluster, client, 0, 3);
 }
 
-/** A socket that says what it likes. */
+// A socket that says what it likes.
 class Stranger {
   public:
-    /** @param from  the last part of its own address, 127.0.0.from; 0: any */
+    // @param from  the last part of its own address, 127.0.0.from; 0: any
     explicit Stranger(const sockaddr_storage& address, int from = 0)
         : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
         if (from != 0) {
@@ -316,7 +316,7 @@ class Stranger {
         EXPECT_EQ(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
                   static_cast<ssize_t>(bytes.size()));
     }
-    /** Has the other end hung up? Collects what it said. */
+    // Has the other end hung up? Collects what it said.
     bool has_ended(std::string* heard) {
         char bytes[256];
         const ssize_t got = recv(socket_, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -372,7 +372,7 @@ TEST(ClientServer, AClientOfSomethingElseFails) {
     close(other);
 }
 
-/** The soft limit of open files, until it goes. */
+// The soft limit of open files, until it goes.
 class FileLimit {
   public:
     explicit FileLimit(rlim_t wanted) {
@@ -435,7 +435,7 @@ TEST(ClientServer, IdleCallersKeepNobodyOut) {
     }
 }
 
-/** UCX_TCP_JOB_KEY as long as it lives: each worker looks when it first needs it. */
+// UCX_TCP_JOB_KEY as long as it lives: each worker looks when it first needs it.
 class JobKey {
   public:
     explicit JobKey(const char* key) { setenv("UCX_TCP_JOB_KEY", key, 1); }

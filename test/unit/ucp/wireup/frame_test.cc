@@ -16,7 +16,7 @@ namespace {
 using ucs::net::Socket;
 using ucs::net::SocketAddress;
 
-/** Two ends of one connection. */
+// Two ends of one connection.
 struct Ends {
     Ends() {
         sockaddr_in where{};
@@ -91,7 +91,7 @@ TEST(Frame, ManyBehindEachOther) {
     EXPECT_EQ(read_all(ends, &frame), UCS_ERR_CONNECTION_RESET);
 }
 
-/** Any header with one byte changed is refused, or is a frame of the length that it says. */
+// Any header with one byte changed is refused, or is a frame of the length that it says.
 TEST(Frame, GarbageIsRefused) {
     constexpr size_t kHeader = 28;
     const auto bytes = pack_frame(example());
@@ -118,7 +118,7 @@ TEST(Frame, GarbageIsRefused) {
 
 // --- proofs
 
-/** Both ends of a connection whose job keys are these. */
+// Both ends of a connection whose job keys are these.
 struct Sealed {
     Sealed(std::string_view client_key, std::string_view server_key)
         : call(new_call(client_key)),

@@ -29,7 +29,7 @@ constexpr size_t kServer = 0, kClient = 1, kThird = 2;
 
 using uct::tcp::ListenerAddress;
 
-/** The workers' entry of that kind, in an address. */
+// The workers' entry of that kind, in an address.
 ListenerAddress listener_in(const WorkerAddress& address, const sockaddr_storage& where) {
     const auto ip = ucs::net::IpAddress::of(reinterpret_cast<const sockaddr&>(where));
     for (const AddressEntry& entry : address.entries) {
@@ -140,7 +140,7 @@ TEST_F(Guests, HaveNoMoreToSayWhenTheirEndpointIsGone) {
     EXPECT_EQ(cluster_.inner(kServer).endpoints().find(cluster_.uuid(kClient)), nullptr);
 }
 
-/** Two components as one: shared memory and TCP. */
+// Two components as one: shared memory and TCP.
 class MemoryAndTcp final : public uct::Component {
   public:
     MemoryAndTcp() {
@@ -199,7 +199,7 @@ TEST(GuestsOfTheHost, HaveNoDedicatedLanes) {
     EXPECT_EQ(cluster.counters(kServer).requests, 0u);
 }
 
-/** Says what it likes to a listener, and hears what a client hears. */
+// Says what it likes to a listener, and hears what a client hears.
 class Hostile {
   public:
     Hostile(Cluster& cluster, Server& server)
@@ -211,7 +211,7 @@ class Hostile {
     ~Hostile() { close(socket_); }
     Hostile(const Hostile&) = delete;
 
-    /** Introduces itself with that worker address. */
+    // Introduces itself with that worker address.
     void call(std::vector<std::byte> address) {
         const wireup::Call call = wireup::new_call("");
         EXPECT_EQ(::send(socket_, &call, sizeof(call), MSG_NOSIGNAL),
@@ -226,7 +226,7 @@ class Hostile {
         EXPECT_EQ(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
                   static_cast<ssize_t>(bytes.size()));
     }
-    /** The server's address, as ACCEPT tells it. */
+    // The server's address, as ACCEPT tells it.
     std::vector<std::byte> harvest() {
         constexpr size_t kHeader = 28;
         EXPECT_TRUE(cluster_.until([&] { return hear(kHeader + 1); }));

@@ -70,7 +70,7 @@ TEST_P(ManyClients, LeaveNothingBehind) {
     EXPECT_LE(cluster.inner(kServer).interfaces().peers().size(), 2u);
 }
 
-/** Those that clients come by: a lane is nothing that they ask for. */
+// Those that clients come by: a lane is nothing that they ask for.
 std::vector<SenderWire> client_wires() {
     std::vector<SenderWire> wires = sender_wires();
     std::erase_if(wires, [](const SenderWire& wire) { return wire.has_lanes; });

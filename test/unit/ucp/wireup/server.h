@@ -33,7 +33,7 @@ inline ucs_sock_addr_t as_parameter(const sockaddr_storage& address) {
                                                                 : sizeof(sockaddr_in6))};
 }
 
-/** One side's endpoint, and what its error callback has said. */
+// One side's endpoint, and what its error callback has said.
 struct ConnectionEnd {
     ucp_ep_h endpoint = nullptr;
     ucs_status_t error = UCS_OK;
@@ -66,7 +66,7 @@ struct ConnectionEnd {
     }
 };
 
-/** Worker 0 listens. */
+// Worker 0 listens.
 class Server {
   public:
     explicit Server(Cluster& cluster, int family = AF_INET) : cluster_(cluster) {

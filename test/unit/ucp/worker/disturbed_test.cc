@@ -31,7 +31,7 @@
 
 namespace {
 
-/** While a test sets the calendar: how often, and how many timers were asked to go by it. */
+// While a test sets the calendar: how often, and how many timers were asked to go by it.
 std::atomic<bool> is_calendar_set{false};
 std::atomic<unsigned> calendar_reads{0}, calendar_timers{0};
 
@@ -59,7 +59,7 @@ extern "C" int timerfd_create(int clock, int flags) noexcept {
 namespace ucp::test {
 namespace {
 
-/** A worker of this process over one transport. */
+// A worker of this process over one transport.
 class Node {
   public:
     explicit Node(const std::string& transports,
@@ -111,7 +111,7 @@ class Node {
     ucp_context_h context_ = nullptr;
 };
 
-/** Until the condition holds, for a minute at most. */
+// Until the condition holds, for a minute at most.
 template <typename Condition>
 bool until(std::initializer_list<ucp_worker_h> workers, Condition condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -131,7 +131,7 @@ ucs_status_t finish(std::initializer_list<ucp_worker_h> workers, ucs_status_ptr_
     return status;
 }
 
-/** A message of that length from one to the other, whole and unchanged. */
+// A message of that length from one to the other, whole and unchanged.
 void expect_message(Node& from, ucp_ep_h endpoint, Node& to, size_t length, uint8_t fill) {
     const std::vector<uint8_t> sent(length, fill);
     std::vector<uint8_t> received(length);
@@ -145,7 +145,7 @@ void expect_message(Node& from, ucp_ep_h endpoint, Node& to, size_t length, uint
 
 class Disturbed : public ::testing::TestWithParam<const char*> {};
 
-/** A signal every so often, whose handler lets system calls return early. */
+// A signal every so often, whose handler lets system calls return early.
 class Signals {
   public:
     explicit Signals(suseconds_t interval) {

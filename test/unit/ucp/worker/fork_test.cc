@@ -15,7 +15,7 @@
 namespace ucp::test {
 namespace {
 
-/** Two workers of this process that reach each other over TCP. */
+// Two workers of this process that reach each other over TCP.
 class Family {
   public:
     Family() {

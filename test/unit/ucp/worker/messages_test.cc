@@ -138,12 +138,12 @@ TEST(Messages, TruncateWhatDoesNotFit) {
     }
 }
 
-/** Messages between workers, of an id that no protocol uses. */
+// Messages between workers, of an id that no protocol uses.
 class ControlMessages : public ::testing::TestWithParam<double> {
   protected:
     static constexpr AmId kId{30};
 
-    /** Send one of each length. @return how many went by am_short() */
+    // Send one of each length. @return how many went by am_short()
     static uint64_t send(uint32_t capabilities, std::span<const size_t> lengths,
                          uct::DeviceType device = uct::DeviceType::kSharedMemory) {
         Cluster::Options options;

@@ -18,7 +18,7 @@
 namespace ucp::test {
 namespace {
 
-constexpr size_t kThreadsEach = 2;  //!< on each worker
+constexpr size_t kThreadsEach = 2;  // on each worker
 constexpr unsigned kSwitches = 4;
 
 struct Side {
@@ -68,7 +68,7 @@ struct Side {
     }
 };
 
-/** Ping-pong of numbered messages of all lengths under a tag of the thread's own. */
+// Ping-pong of numbered messages of all lengths under a tag of the thread's own.
 void play(const Side& side, size_t thread, bool serves, const std::atomic<bool>& over) {
     constexpr size_t kLengths[] = {8, 200, 3000, 20000};
     for (uint64_t round = 0;; ++round) {

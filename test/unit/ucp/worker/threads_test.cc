@@ -18,13 +18,13 @@ constexpr size_t kThreads = 4;
 constexpr size_t kRounds = 60;
 constexpr size_t kLengths[] = {8, 100, 3000, 20000};  // short, copied, fragments, rendezvous
 
-/** A worker for several threads, with an endpoint to itself. */
+// A worker for several threads, with an endpoint to itself.
 struct Shared {
     ucp_worker_h worker;
     ucp_ep_h endpoint;
 };
 
-/** Wait as programs do: ask without a lock, progress meanwhile. */
+// Wait as programs do: ask without a lock, progress meanwhile.
 ucs_status_t finish(const Shared& shared, ucs_status_ptr_t operation) {
     if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
     while (ucp_request_check_status(operation) == UCS_INPROGRESS) {
@@ -41,7 +41,7 @@ void on_threads(const std::function<void(size_t thread)>& body) {
     for (std::thread& thread : threads) thread.join();
 }
 
-/** Each thread sends to itself under its own tag: order within the tag, whatever others do. */
+// Each thread sends to itself under its own tag: order within the tag, whatever others do.
 void exchange(const Shared& shared) {
     on_threads([&](size_t thread) {
         const ucp_request_param_t param{};
@@ -68,7 +68,7 @@ void exchange(const Shared& shared) {
     });
 }
 
-/** Every thread adds to one word, and has a place of its own to put to and get from. */
+// Every thread adds to one word, and has a place of its own to put to and get from.
 void access_memory(const Shared& shared, ucp_context_h context) {
     struct Exposed {
         uint64_t sum;
@@ -111,7 +111,7 @@ void access_memory(const Shared& shared, ucp_context_h context) {
     ucp_mem_unmap(context, memory);
 }
 
-/** Active messages from every thread, taken by whichever thread happens to make progress. */
+// Active messages from every thread, taken by whichever thread happens to make progress.
 void send_active_messages(const Shared& shared) {
     struct Taken {
         std::atomic<uint64_t> messages{0}, bytes{0};
@@ -143,7 +143,7 @@ void send_active_messages(const Shared& shared) {
     EXPECT_EQ(taken.bytes, 500 * (1 + 2 + 3 + 4) * kRounds);
 }
 
-/** Over the mock fabric, where all takes time, and over `self`, where it happens in the call. */
+// Over the mock fabric, where all takes time, and over `self`, where it happens in the call.
 class Threads : public testing::TestWithParam<bool> {
   protected:
     Threads() {

@@ -17,7 +17,7 @@ SocketAddress loopback(uint16_t port = 0) {
     return {{.version = 4, .bytes = {127, 0, 0, 1}}, port, 0};
 }
 
-/** Both ends of a connection. */
+// Both ends of a connection.
 struct Pair {
     Pair() {
         Socket listener;

@@ -14,12 +14,12 @@
 namespace uct::test {
 namespace {
 
-/** A clock that copies move on, at so many bytes a second. */
+// A clock that copies move on, at so many bytes a second.
 struct Machine {
     ucs::VirtualClock clock;
-    double rate = 0;  //!< bytes a second; 0: copies take no time
+    double rate = 0;  // bytes a second; 0: copies take no time
     std::vector<size_t> pieces;
-    ucs_status_t status = UCS_OK;  //!< of the next pieces
+    ucs_status_t status = UCS_OK;  // of the next pieces
 };
 Machine* machine;
 
@@ -62,7 +62,7 @@ class CopyQueueTest : public testing::Test {
     CopyQueueTest() { machine = &machine_; }
     ~CopyQueueTest() override { machine = nullptr; }
 
-    /** Memory here and there. */
+    // Memory here and there.
     struct Bytes {
         explicit Bytes(size_t length) : here(length, 'h'), there(length, 't') {}
         LocalCopy put() {
@@ -71,7 +71,7 @@ class CopyQueueTest : public testing::Test {
         }
         std::string here, there;
     };
-    /** Bytes that one call of progress copies. */
+    // Bytes that one call of progress copies.
     size_t progress(unsigned* ended = nullptr) {
         machine_.pieces.clear();
         const unsigned count = queue.progress();
@@ -83,7 +83,7 @@ class CopyQueueTest : public testing::Test {
         for (const size_t piece : machine_.pieces) sum += piece;
         return sum;
     }
-    /** The last piece may take what is little more than a turn. */
+    // The last piece may take what is little more than a turn.
     size_t most() const { return queue.turn_bytes() + queue.turn_bytes() / 2; }
 
     Machine machine_;

@@ -34,7 +34,7 @@ class CudaResident : public ::testing::Test {
         (void)driver().context_synchronize();
     }
 
-    /** The kernel takes copies once it runs. */
+    // The kernel takes copies once it runs.
     uint32_t begin(void* to, const void* from, size_t length) {
         uint32_t number = 0;
         while (!resident->begin(to, from, length, &number)) {
@@ -46,7 +46,7 @@ class CudaResident : public ::testing::Test {
         while (status == UCS_INPROGRESS) status = resident->test(number);
         return status;
     }
-    /** An idle kernel may have ended just before. */
+    // An idle kernel may have ended just before.
     void copy(void* to, const void* from, size_t length) {
         ucs_status_t status = UCS_ERR_CANCELED;
         while (status == UCS_ERR_CANCELED) status = wait(begin(to, from, length));

@@ -12,7 +12,7 @@
 namespace uct::sm {
 namespace {
 
-/** Counts how often it is asked; zeros among what it gives. */
+// Counts how often it is asked; zeros among what it gives.
 class Asked final : public ucs::Entropy {
   public:
     uint64_t draw() override {

@@ -57,7 +57,7 @@ struct Board {
 
 const TransportCase kFifo{"sm_fifo", "sm_fifo"};
 
-/** What a child does to be a peer: memory of both kinds, and a queue. */
+// What a child does to be a peer: memory of both kinds, and a queue.
 void offer(Board& board) {
     static ucs::VirtualClock clock;
     static Peer* peer = new Peer(sm::component(), kFifo, 7, clock, {});

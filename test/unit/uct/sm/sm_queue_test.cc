@@ -42,12 +42,12 @@ std::vector<int> poll_all(Inbox& inbox) {
     return ids;
 }
 
-/** The own queue of a sender that has none: no two are the same. */
+// The own queue of a sender that has none: no two are the same.
 SegmentName new_name() {
     return {ucs::unique_id(), static_cast<uint32_t>(getpid()), 1};
 }
 
-/** Of many senders, it has said who it is when this returns. */
+// Of many senders, it has said who it is when this returns.
 std::unique_ptr<Outbox> make_outbox(Inbox& inbox, Outbox::Kind kind = kMany,
                                     const SegmentName& own = new_name()) {
     std::unique_ptr<Outbox> outbox;
@@ -302,7 +302,7 @@ struct Taken {
     bool operator==(const Taken&) const = default;
 };
 
-/** All that has come, in holes as well, and a look at the senders. */
+// All that has come, in holes as well, and a look at the senders.
 std::vector<Taken> take_all(Inbox& inbox) {
     std::vector<Taken> taken;
     const auto deliver = [&](uint8_t id, void* data, size_t length, ReceiveDescriptor*,
@@ -316,7 +316,7 @@ std::vector<Taken> take_all(Inbox& inbox) {
     return taken;
 }
 
-/** As long as a sender may send at once. */
+// As long as a sender may send at once.
 void send_long(Outbox& outbox, uint64_t number, std::byte* buffer, uint8_t id, char fill) {
     std::memset(buffer, fill, 512);
     outbox.slot(number).control.store(outbox.word(number, id, 512, control::kInBuffer),
@@ -325,7 +325,7 @@ void send_long(Outbox& outbox, uint64_t number, std::byte* buffer, uint8_t id, c
 
 class SmHoles : public testing::Test {
   protected:
-    /** The other sender's messages, short and long, all arrive in order: so many. */
+    // The other sender's messages, short and long, all arrive in order: so many.
     void expect_traffic(unsigned count) {
         std::vector<Taken> seen, expected;
         for (unsigned i = 0; i < count;) {
@@ -354,7 +354,7 @@ class SmHoles : public testing::Test {
         EXPECT_EQ(seen.size(), expected.size());
         EXPECT_TRUE(seen == expected);
     }
-    /** A slot that its sender does not fill; the receiver has noticed. */
+    // A slot that its sender does not fill; the receiver has noticed.
     uint64_t stop(Outbox& sender, bool is_long) {
         bool sleeps;
         const uint64_t number = sender.reserve(is_long, &sleeps);

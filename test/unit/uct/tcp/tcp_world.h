@@ -21,10 +21,10 @@
 #include "uct/tcp/wire/proof.h"
 #include "unit/uct/world.h"
 
-/** A World over TCP with a look inside, and peers that do not keep to the protocol. */
+// A World over TCP with a look inside, and peers that do not keep to the protocol.
 namespace uct::test {
 
-/** What all connections need to be encrypted. */
+// What all connections need to be encrypted.
 inline const Settings kEncrypted = {{"TCP_ENCRYPT", "y"}, {"TCP_JOB_KEY", "our common word"}};
 
 inline Settings with(Settings one, const Settings& other) {
@@ -46,7 +46,7 @@ class TcpWorld : public World {
     tcp::DeviceAddress device(size_t index) {
         return *tcp::DeviceAddress::read(peer(index).device_address());
     }
-    /** A message from one to the other arrives: both work. */
+    // A message from one to the other arrives: both work.
     void expect_traffic(size_t from, size_t to) {
         Endpoint& endpoint = connect(from, to);
         const size_t before = peer(to).received.size();
@@ -56,12 +56,10 @@ class TcpWorld : public World {
         EXPECT_EQ(flush(*this, endpoint), UCS_OK);
         destroy(endpoint);
     }
-    /**
-     * Peer 0 goes with its endpoint to peer 1, which reads in a thread of its own until it has that
-     * many messages or a failure.
-     *
-     * @return whether it read all the time: who leaves waits a moment for it, and no longer
-     */
+    // Peer 0 goes with its endpoint to peer 1, which reads in a thread of its own until it has that
+    // many messages or a failure.
+    //
+    // @return whether it read all the time: who leaves waits a moment for it, and no longer
     bool leave_while_read(Endpoint& there, size_t messages) {
         using Clock = std::chrono::steady_clock;
         Peer& receiver = peer(1);
@@ -84,12 +82,12 @@ class TcpWorld : public World {
     }
 };
 
-/** A second descriptor of a socket, to look at it. */
+// A second descriptor of a socket, to look at it.
 inline ucs::net::Socket copy_of(int descriptor) {
     return ucs::net::Socket(dup(descriptor));
 }
 
-/** A socket to a peer's listener, driven by hand. */
+// A socket to a peer's listener, driven by hand.
 class RawPeer {
   public:
     RawPeer(TcpWorld& world, size_t target) : world_(world), target_(target) {
@@ -101,7 +99,7 @@ class RawPeer {
         setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     }
 
-    /** What a peer of the job would say. */
+    // What a peer of the job would say.
     tcp::wire::Hello hello() const {
         const auto listener = world_.listener(target_);
         tcp::wire::Hello hello{};
@@ -122,7 +120,7 @@ class RawPeer {
         const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
         EXPECT_EQ(sent, static_cast<ssize_t>(bytes.size()));
     }
-    /** Bytes that have arrived. */
+    // Bytes that have arrived.
     std::string read() {
         char buffer[4096];
         const ssize_t got = recv(socket_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
@@ -133,19 +131,19 @@ class RawPeer {
         const ssize_t got = recv(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK);
         return got == 0 || (got < 0 && errno != EAGAIN);
     }
-    /** Says Hello. @return the challenge, unless the connection ends */
+    // Says Hello. @return the challenge, unless the connection ends
     std::optional<tcp::wire::Challenge> ask(const tcp::wire::Hello& hello) {
         hello_ = hello;
         send(hello);
         return read_one<tcp::wire::Challenge>();
     }
-    /** Proves to know a key: by default, what the address and no job key give. */
+    // Proves to know a key: by default, what the address and no job key give.
     void prove(const tcp::wire::Challenge& challenge, std::optional<tcp::wire::Key> key = {}) {
         challenge_ = challenge;
         key_ = key ? *key : tcp::wire::key_of(world_.listener(target_).secret, "");
         send(tcp::wire::client_proof(key_, hello_, challenge_));
     }
-    /** Greets, and waits for the answer. @param rest  what came behind it */
+    // Greets, and waits for the answer. @param rest  what came behind it
     tcp::wire::Welcome greet(const tcp::wire::Hello& hello, std::string* rest = nullptr,
                              std::optional<tcp::wire::Key> key = {}) {
         const auto challenge = ask(hello);
@@ -159,13 +157,13 @@ class RawPeer {
         if (rest != nullptr) *rest = std::exchange(unread_, {}) + read();
         return *welcome;
     }
-    /** Of the session that the greeting began. */
+    // Of the session that the greeting began.
     tcp::wire::Key session_key() const { return tcp::wire::session_key(key_, hello_, challenge_); }
     bool is_sealed(const tcp::wire::Welcome& welcome) const {
         return ucs::net::are_equal(welcome.seal,
                                    tcp::wire::server_proof(key_, hello_, challenge_, welcome));
     }
-    /** The next bytes, unless the connection ends before they are all here. */
+    // The next bytes, unless the connection ends before they are all here.
     template <typename T>
     std::optional<T> read_one() {
         world_.until([&] {
@@ -178,7 +176,7 @@ class RawPeer {
         unread_.erase(0, sizeof(T));
         return value;
     }
-    /** Greets properly, and is welcome. */
+    // Greets properly, and is welcome.
     void enter() {
         std::string rest;
         ASSERT_EQ(greet(hello(), &rest).answer, tcp::wire::Answer::kWelcome);
@@ -198,7 +196,7 @@ class RawPeer {
     static inline uint32_t next_link_ = 1;
 };
 
-/** Somebody listens at a peer's address who is not that peer. Driven by hand. */
+// Somebody listens at a peer's address who is not that peer. Driven by hand.
 class Impostor {
   public:
     explicit Impostor(TcpWorld& world) : world_(world) {
@@ -243,7 +241,7 @@ class Impostor {
         challenge.answer = tcp::wire::Answer::kProve;
         return challenge;
     }
-    /** Who called has given up, and does not try again. */
+    // Who called has given up, and does not try again.
     void expect_given_up() {
         world_.until([&] { return !world_.peer(0).failures.empty(); });
         ASSERT_EQ(world_.peer(0).failures.size(), 1u);

@@ -17,7 +17,7 @@ struct Notified {
     uint64_t value;
 };
 
-/** A worker with memory and a peer with memory. */
+// A worker with memory and a peer with memory.
 class Pair {
   public:
     explicit Pair(size_t length, const Cluster::Options& options = {})
@@ -37,7 +37,7 @@ class Pair {
         return {local.bytes.data() + local_offset, remote.address(remote_offset), length,
                 local.memory, remote.key};
     }
-    /** Pieces of random length, in another order at the peer than here. */
+    // Pieces of random length, in another order at the peer than here.
     std::vector<ucpx_piece_t> scattered(size_t count, size_t longest, uint64_t seed) {
         std::mt19937_64 random(seed);
         std::vector<size_t> lengths(count);
@@ -173,7 +173,7 @@ TEST(BatchOfCopies, TheFirstPieceThatIsRefusedEndsIt) {
     other.close();
 }
 
-/** The pieces as UCX's interface takes them. */
+// The pieces as UCX's interface takes them.
 struct List {
     explicit List(const std::vector<ucpx_piece_t>& pieces) {
         for (const ucpx_piece_t& piece : pieces) {

@@ -12,9 +12,9 @@
 namespace ucp::bulk::test {
 namespace {
 
-constexpr size_t kAnnouncedFrom = 8 * 1024;  //!< nothing shorter is announced
+constexpr size_t kAnnouncedFrom = 8 * 1024;  // nothing shorter is announced
 
-/** From which length on a message that is alone is announced. */
+// From which length on a message that is alone is announced.
 size_t threshold_of(ucp_ep_h endpoint) {
     for (const auto& range : unwrap(endpoint).protocols().ranges(select::Operation::kTag,
                                                                  select::BufferClass::kContiguous,
@@ -24,10 +24,10 @@ size_t threshold_of(ucp_ep_h endpoint) {
     return SIZE_MAX;
 }
 
-/** Two workers on devices with the figures of TCP at 10 Gbit/s, slices of 4 KiB. */
+// Two workers on devices with the figures of TCP at 10 Gbit/s, slices of 4 KiB.
 class Announcing : public testing::Test {
   protected:
-    static constexpr size_t kMiddle = 32 * 1024;  //!< eager alone, announced among others
+    static constexpr size_t kMiddle = 32 * 1024;  // eager alone, announced among others
 
     void open(unsigned devices, size_t rndv_threshold = 0) {
         ucp::test::Cluster::Options options = BulkCluster::options(devices);
@@ -45,7 +45,7 @@ class Announcing : public testing::Test {
     void TearDown() override {
         if (cluster_ != nullptr) cluster_->fabric.observe(nullptr);
     }
-    /** Sends that many messages at once from 0 to 1. @return how many of them were announced */
+    // Sends that many messages at once from 0 to 1. @return how many of them were announced
     unsigned send(size_t length, unsigned count = 1) {
         const unsigned before = announced_;
         const std::vector<uint8_t> source = ucp::test::pattern(length, length);
@@ -63,7 +63,7 @@ class Announcing : public testing::Test {
         for (const auto& target : targets) EXPECT_EQ(target, source);
         return announced_ - before;
     }
-    /** 0 receives a short message: it is its turn to send. */
+    // 0 receives a short message: it is its turn to send.
     void hear() {
         uint64_t word = 1;
         const ucs_status_ptr_t sent =
@@ -76,7 +76,7 @@ class Announcing : public testing::Test {
 
     std::unique_ptr<ucp::test::Cluster> cluster_;
     unsigned announced_ = 0;
-    std::array<unsigned, 2> read_{};  //!< packets of one-sided operations, by device
+    std::array<unsigned, 2> read_{};  // packets of one-sided operations, by device
 };
 
 TEST_F(Announcing, OverOneDeviceOnlyWhatIsLongIsAnnounced) {

@@ -16,7 +16,7 @@ namespace {
 
 using ucp::test::Cluster;
 
-/** As long as it lives one device is next to all processors, and all others are not. */
+// As long as it lives one device is next to all processors, and all others are not.
 class Machine final : public ucs::topo::Topology {
   public:
     explicit Machine(std::string near) : near_(std::move(near)) { replace_machine(this); }

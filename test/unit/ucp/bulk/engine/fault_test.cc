@@ -21,7 +21,7 @@ Cluster::Options fast_options(unsigned devices = 2) {
     return options;
 }
 
-/** How often the request's callback ran, and with what. */
+// How often the request's callback ran, and with what.
 struct Ends {
     unsigned count = 0;
     ucs_status_t status = UCS_INPROGRESS;
@@ -46,7 +46,7 @@ void expect_nothing_left(Cluster& cluster) {
     }
 }
 
-/** A transfer of 64 slices during which a device breaks as the slice of that number arrives. */
+// A transfer of 64 slices during which a device breaks as the slice of that number arrives.
 class BreakingTransfer {
   public:
     BreakingTransfer(unsigned devices, bool is_put, size_t position)
@@ -60,7 +60,7 @@ class BreakingTransfer {
         });
     }
 
-    /** @return the status of its only end, after which nothing of it is left */
+    // @return the status of its only end, after which nothing of it is left
     ucs_status_t run() {
         Ends ends;
         const ucp_request_param_t params = ends.params();
@@ -348,7 +348,7 @@ TEST(Faults, AnEndpointMayBeClosedByForceInTheMiddle) {
     }
 }
 
-/** The owner of a path that tests fail and take away. */
+// The owner of a path that tests fail and take away.
 struct Owner final : PathOwner {
     std::unique_ptr<uct::Endpoint> transport;
     unsigned failed = 0, gone = 0;
@@ -363,7 +363,7 @@ struct Owner final : PathOwner {
     }
 };
 
-/** What the peer asks to be revoked. */
+// What the peer asks to be revoked.
 struct Provider final : QueuePairProvider {
     unsigned revoked = 0;
     uint64_t name = 0;

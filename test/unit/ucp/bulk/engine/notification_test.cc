@@ -26,7 +26,7 @@ Cluster::Options ordered_options(unsigned devices, uint64_t seed = 1) {
     return options;
 }
 
-/** Batches of one piece, and a peer that uses its memory for something else once it is told. */
+// Batches of one piece, and a peer that uses its memory for something else once it is told.
 class Teller {
   public:
     Teller(size_t length, const Cluster::Options& options)
@@ -59,7 +59,7 @@ class Teller {
     bool has_ended = false;
     std::function<void()> when_told;
     unsigned told = 0;
-    unsigned early = 0;  //!< before the sender knew that the bytes have landed
+    unsigned early = 0;  // before the sender knew that the bytes have landed
 
   private:
     static void on_told(void* arg, uint64_t, uint64_t) {

@@ -19,7 +19,7 @@ using ucp::test::Cluster;
 
 constexpr size_t kSlots = 6, kSlotLength = 160 << 10;
 
-/** One world of that seed: each slot of the memory has an operation under way at any time. */
+// One world of that seed: each slot of the memory has an operation under way at any time.
 void run(uint64_t seed) {
     std::mt19937_64 random(seed);
     const auto below = [&](uint64_t bound) { return random() % bound; };

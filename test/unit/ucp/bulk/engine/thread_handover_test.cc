@@ -23,7 +23,7 @@ using ucp::test::Cluster;
 
 constexpr ucs::Duration kStall = 40ms;
 
-/** The cluster's time, for threads. */
+// The cluster's time, for threads.
 class SharedClock final : public ucs::Clock {
   public:
     ucs::Time now() const override { return ucs::Time(ucs::Duration(now_.load())); }
@@ -33,7 +33,7 @@ class SharedClock final : public ucs::Clock {
     std::atomic<ucs::Duration::rep> now_{0};
 };
 
-/** An endpoint with two rails of its own and a queue pair of a thread. */
+// An endpoint with two rails of its own and a queue pair of a thread.
 class Handover : public testing::Test, private PathOwner {
   protected:
     static Cluster::Options options() {
@@ -67,7 +67,7 @@ class Handover : public testing::Test, private PathOwner {
     }
 
     ThreadPool& pool() { return *pair_.cluster.inner(0).bulk().threads(); }
-    /** Nothing but the thread, and a minute of processor time: a machine may be stopped longer. */
+    // Nothing but the thread, and a minute of processor time: a machine may be stopped longer.
     static bool await(const std::function<bool()>& condition) {
         const std::clock_t limit = std::clock() + 60 * CLOCKS_PER_SEC;
         while (!condition() && std::clock() < limit) std::this_thread::yield();

@@ -14,7 +14,7 @@ namespace ucp::bulk::test {
 inline constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
 using ucp::test::kNothing;
 
-/** Two workers on devices that carry chains, slices of 4 KiB, and memory of the second. */
+// Two workers on devices that carry chains, slices of 4 KiB, and memory of the second.
 class BulkCluster {
   public:
     static ucp::test::Cluster::Options options(unsigned devices = 2) {
@@ -37,7 +37,7 @@ class BulkCluster {
     uint64_t remote(size_t offset = 0) const { return region.address(offset); }
     void fill(uint64_t seed) { here = ucp::test::pattern(here.size(), seed); }
     void fill_there(uint64_t seed) { region.fill(seed); }
-    /** The device of the endpoint's own lane, and the first of another. */
+    // The device of the endpoint's own lane, and the first of another.
     unsigned home() const {
         return static_cast<unsigned>(unwrap(endpoint).scalable_lane().attributes.device.back() -
                                      '0');
@@ -57,7 +57,7 @@ class BulkCluster {
 
     ucp::test::Cluster cluster;
     ucp_ep_h endpoint = nullptr;
-    ucp::test::Region region;  //!< of the second
+    ucp::test::Region region;  // of the second
     std::vector<uint8_t>& there = region.bytes;
     std::vector<uint8_t> here;
     ucp_rkey_h& key = region.key;

@@ -14,7 +14,7 @@ namespace {
 
 using ucp::test::Cluster;
 
-/** The options with one variable set as a user sets it. */
+// The options with one variable set as a user sets it.
 Cluster::Options with(const std::string& name, const std::string& value, unsigned devices = 2) {
     Cluster::Options options = BulkCluster::options(devices);
     options.config = ucp::test::quiet_config();
@@ -28,7 +28,7 @@ Cluster::Options with(const std::string& name, const std::string& value, unsigne
     return options;
 }
 
-/** The packets of one put. */
+// The packets of one put.
 std::vector<uct::mock::PacketEvent> packets(BulkCluster& pair) {
     std::vector<uct::mock::PacketEvent> events;
     pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
@@ -99,7 +99,7 @@ TEST(Knobs, Rails) {
     EXPECT_EQ(by_device.size(), 2u);
 }
 
-/** A rail falls silent at the start of a put. @return steps of 10 us to its end */
+// A rail falls silent at the start of a put. @return steps of 10 us to its end
 unsigned silent_put(Cluster::Options options) {
     options.tick = std::chrono::microseconds(10);
     BulkCluster pair(1 << 18, options);

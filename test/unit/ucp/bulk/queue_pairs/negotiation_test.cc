@@ -17,13 +17,13 @@ namespace {
 using State = QueuePairNegotiation::State;
 using Type = QueuePairMessage::Type;
 
-/** How an end behaves when asked. */
+// How an end behaves when asked.
 struct Habits {
-    unsigned room = 2;  //!< ends that it may make
+    unsigned room = 2;  // ends that it may make
     bool connects = true;
 };
 
-/** One end: a link, and what it believes to have. The ends of a round are counted, not made. */
+// One end: a link, and what it believes to have. The ends of a round are counted, not made.
 class End final : public QueuePairActions {
   public:
     End(bool opens, const Habits& habits, std::deque<QueuePairMessage>& out)
@@ -79,11 +79,11 @@ class End final : public QueuePairActions {
     size_t ends = 0;
     bool can_receive = false;
     bool posts = false;
-    bool busy = false;  //!< stopped, not yet idle
+    bool busy = false;  // stopped, not yet idle
     bool is_up = false;
     bool is_wanted = false;
     bool is_gone = false;
-    bool link_is_old = false;  //!< it has lost its round: the other end cannot know
+    bool link_is_old = false;  // it has lost its round: the other end cannot know
     unsigned ups = 2, downs = 2, failures = 1, losses = 1;
     uint32_t epochs = 10;
 
@@ -92,7 +92,7 @@ class End final : public QueuePairActions {
     std::deque<QueuePairMessage>& out_;
 };
 
-/** Two ends and what is on its way; every choice of what happens next is a number. */
+// Two ends and what is on its way; every choice of what happens next is a number.
 class World {
   public:
     World(const Habits& lower, const Habits& higher, bool with_losses)
@@ -186,14 +186,14 @@ class World {
             low.link_is_old = high.link_is_old = false;
         }
     }
-    /** A question or its answer is on its way: time enough passes before the next. */
+    // A question or its answer is on its way: time enough passes before the next.
     static bool is_asking(const std::deque<QueuePairMessage>& queue) {
         return std::ranges::any_of(queue, [](const QueuePairMessage& message) {
             return message.type == Type::kStill || message.is_answer;
         });
     }
     bool is_quiet() const { return to_low.empty() && to_high.empty() && !low.busy && !high.busy; }
-    /** Nothing happens any more, but for what programs and lanes do. */
+    // Nothing happens any more, but for what programs and lanes do.
     bool is_final() const {
         return is_quiet() && !low.link->awaits_peer() && !high.link->awaits_peer() &&
                !is_possible(16) && !is_possible(17);
@@ -228,7 +228,7 @@ class World {
     const bool with_losses_;
 };
 
-/** Nobody waits for ever: who asks when nothing is on its way waits no longer for the answer. */
+// Nobody waits for ever: who asks when nothing is on its way waits no longer for the answer.
 void expect_questions_to_help(World& world) {
     for (const unsigned choice : {14u, 15u}) {
         if (!world.is_possible(choice)) continue;
@@ -241,7 +241,7 @@ void expect_questions_to_help(World& world) {
     }
 }
 
-/** Every order of every event, each state once. @return the number of states */
+// Every order of every event, each state once. @return the number of states
 size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool* ever_open) {
     std::set<std::string> seen;
     std::vector<std::vector<unsigned>> todo = {{}};

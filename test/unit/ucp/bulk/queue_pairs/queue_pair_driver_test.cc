@@ -26,7 +26,7 @@ class Pair : public BulkCluster {
   public:
     explicit Pair(size_t length, const Cluster::Options& options) : BulkCluster(length, options) {}
 
-    /** Queue pairs with the role of bulk alone that ucpx_ep_query() names. */
+    // Queue pairs with the role of bulk alone that ucpx_ep_query() names.
     unsigned listed(ucp_ep_h ep) {
         std::vector<ucpx_lane_t> lanes(64);
         ucpx_ep_attr_t attr{};
@@ -46,7 +46,7 @@ class Pair : public BulkCluster {
     }
     void demote() { EXPECT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK); }
     unsigned held(size_t index) { return cluster.inner(index).bulk_queue_pairs().held(); }
-    /** Both ends post on so many. */
+    // Both ends post on so many.
     bool has(unsigned count) {
         return cluster.until(
             [&] { return listed(endpoint) == count && listed(cluster.endpoint(1, 0)) == count; });

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 constexpr size_t kSlice = 65536;
 constexpr ScheduleRules kRules{.slice = kSlice, .window = 4 << 20, .chain = 64};
 
-/** A path that gets done what it is given, in order, at its own rate. */
+// A path that gets done what it is given, in order, at its own rate.
 struct Link {
     explicit Link(double believed, double real) : meter(believed), rate(real) {}
 
@@ -43,7 +43,7 @@ struct Link {
     }
 };
 
-/** @return when `length` bytes are done */
+// @return when `length` bytes are done
 ucs::Duration carry(std::vector<Link>& links, uint64_t length, ucs::Time& now,
                     const ScheduleRules& rules = kRules) {
     const ucs::Time start = now;
@@ -70,7 +70,7 @@ ucs::Duration carry(std::vector<Link>& links, uint64_t length, ucs::Time& now,
     }
 }
 
-/** The same if each path asks for itself when it has room, in the order of their numbers. */
+// The same if each path asks for itself when it has room, in the order of their numbers.
 ucs::Duration carry_by_pull(std::vector<Link>& links, uint64_t length, ucs::Time& now) {
     const ucs::Time start = now;
     uint64_t waiting = length;

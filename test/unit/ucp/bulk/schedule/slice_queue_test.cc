@@ -14,7 +14,7 @@ Piece piece(uint64_t length) {
     return {nullptr, 0, length, nullptr, nullptr};
 }
 
-/** All slices that are left, without taking them. */
+// All slices that are left, without taking them.
 std::vector<Slice> slices(const SliceQueue& queue) {
     std::vector<Slice> found;
     for (auto cursor = queue.cursor(); !cursor.is_end();) {

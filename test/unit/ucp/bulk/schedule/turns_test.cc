@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kSliceBytes = 64 << 10;
 constexpr ucs::Time kStart = ucs::Time(std::chrono::seconds(1));
 
-/** What transfers that never end have posted after so many posts, each of chunks of its own. */
+// What transfers that never end have posted after so many posts, each of chunks of its own.
 std::vector<uint64_t> share(const std::vector<size_t>& chunks, bool is_mixed, unsigned posts) {
     std::vector<Turn> turns(chunks.size());
     std::vector<uint64_t> posted(chunks.size());

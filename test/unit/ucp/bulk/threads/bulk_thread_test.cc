@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 constexpr size_t kSlice = 4096;
 
-/** Two devices with a thread and a queue pair each, and a transfer that they are handed over. */
+// Two devices with a thread and a queue pair each, and a transfer that they are handed over.
 class ThreadsOfBulk : public testing::Test {
   protected:
     ThreadsOfBulk()
@@ -70,7 +70,7 @@ class ThreadsOfBulk : public testing::Test {
         }
         for (const auto& thread : threads_) thread->wake();
     }
-    /** Until there are so many. */
+    // Until there are so many.
     std::vector<ThreadEvent> returned(size_t count) {
         std::vector<ThreadEvent> all;
         const auto limit = std::chrono::steady_clock::now() + 60s;

@@ -15,12 +15,12 @@
 // falls silent or loses its link when it is told to.
 namespace ucp::bulk::test {
 
-/** What the device does; changed by the test while the thread runs. */
+// What the device does; changed by the test while the thread runs.
 struct FakeDevice {
-    std::atomic<unsigned> room{64};  //!< pieces taken by a chain; 0: none now
+    std::atomic<unsigned> room{64};  // pieces taken by a chain; 0: none now
     std::atomic<bool> is_silent{false};
     std::atomic<bool> is_broken{false};
-    std::atomic<bool> refuses_next{false};  //!< the next chain, without a word of its queue pair
+    std::atomic<bool> refuses_next{false};  // the next chain, without a word of its queue pair
     std::atomic<bool> link_up{true};
     std::atomic<unsigned> endpoints{0};
 };
@@ -68,7 +68,7 @@ class FakeInterface final : public uct::Interface {
         *endpoint = std::move(made);
         return UCS_OK;
     }
-    /** One chain of each endpoint. */
+    // One chain of each endpoint.
     unsigned progress() override {
         unsigned events = 0;
         if (device_.is_silent) return events;

@@ -31,7 +31,7 @@ class LaneKeep : public ::testing::Test {
         ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
         ASSERT_TRUE(reaches(cluster, endpoint, UCPX_LANE_STATE_SCALABLE));
     }
-    /** A message each way, each of its own content, while lanes may be on the move. */
+    // A message each way, each of its own content, while lanes may be on the move.
     static void talk(Cluster& cluster, ucp_ep_h there, ucp_ep_h back) {
         static uint64_t number = 0;
         for (const auto& [endpoint, to] : {std::pair{there, 1}, {back, 0}}) {

@@ -17,7 +17,7 @@
 namespace ucp::test {
 namespace {
 
-/** Sends numbered messages and checks that they come in order. */
+// Sends numbered messages and checks that they come in order.
 class Pinger {
   public:
     Pinger(Cluster& cluster, size_t from, size_t to) : cluster_(cluster), from_(from), to_(to) {}
@@ -156,7 +156,7 @@ TEST(LaneSwitch, IsEarnedByTrafficAndLostWithIt) {
     EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(1)), 0u);
 }
 
-/** Everything is sampled, and a score is bytes a second. */
+// Everything is sampled, and a score is bytes a second.
 Cluster::Options counting_bytes() {
     Cluster::Options options;
     options.config.switch_interval = std::chrono::microseconds(500);
@@ -553,7 +553,7 @@ TEST(LaneSwitch, ANewLaneStopsNoSender) {
     }));
 }
 
-/** What an endpoint's error handler saw. */
+// What an endpoint's error handler saw.
 struct Failure {
     unsigned calls = 0;
     ucs_status_t status = UCS_OK;

@@ -175,7 +175,7 @@ TEST_P(ActiveMessages, WithoutAHandlerLetTheirSendEnd) {
     EXPECT_EQ(handled.calls, 0u) << "dropped after a second";
 }
 
-/** The numbers that arrive; the handler may take itself away for a while. */
+// The numbers that arrive; the handler may take itself away for a while.
 struct Numbers {
     ucp_worker_h worker;
     std::vector<uint32_t> seen;

@@ -65,7 +65,7 @@ TEST(Matcher, DrainHandsOverEverything) {
     EXPECT_FALSE(matcher.has_expected());
 }
 
-/** The rules of matching in their plainest form: two lists in order, searched from the front. */
+// The rules of matching in their plainest form: two lists in order, searched from the front.
 class Reference {
   public:
     struct Posted {

@@ -11,7 +11,7 @@
 namespace ucp::test {
 namespace {
 
-/** Mapped memory of b, and a's key to it. */
+// Mapped memory of b, and a's key to it.
 class Target {
   public:
     Target(Cluster& cluster, void* address, size_t length,
@@ -37,7 +37,7 @@ class Target {
     Target(const Target&) = delete;
     Target& operator=(const Target&) = delete;
 
-    /** Have a key that names no memory instead. */
+    // Have a key that names no memory instead.
     void make_anonymous(ucp_ep_h endpoint) {
         ucp_rkey_destroy(key);
         const std::byte zeros[kAnonymousKey]{};

@@ -28,7 +28,7 @@ void send(Cluster& cluster, size_t from, size_t to, const void* bytes, size_t le
         UCS_OK);
 }
 
-/** Wait until the endpoint has something to read. */
+// Wait until the endpoint has something to read.
 void await_bytes(Cluster& cluster, size_t at) {
     ucp_stream_poll_ep_t polled{};
     ASSERT_TRUE(cluster.until(
@@ -206,7 +206,7 @@ TEST(Stream, EndsWithItsPeer) {
     if (UCS_PTR_IS_PTR(sending)) ucp_request_free(sending);
 }
 
-/** A generic datatype whose packed form is the bytes, each with one bit turned. */
+// A generic datatype whose packed form is the bytes, each with one bit turned.
 struct Turned {
     static void* start_pack(void*, const void* buffer, size_t) { return const_cast<void*>(buffer); }
     static void* start_unpack(void*, void* buffer, size_t) { return buffer; }
@@ -260,7 +260,7 @@ TEST(Stream, TakesEveryKindOfDatatype) {
     ucp_dt_destroy(generic);
 }
 
-/** Both directions at once, cut at random at either side, while lanes are switched to and fro. */
+// Both directions at once, cut at random at either side, while lanes are switched to and fro.
 class Segmentation : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(Segmentation, KeepsTheOrderAcrossLaneSwitches) {

@@ -295,7 +295,7 @@ TEST(TagReceive, AMessageThatNeverBecomesWholeIsAnErrorInItsPlace) {
     }
 }
 
-/** Packs no part of an element, as MPICH's structures do. */
+// Packs no part of an element, as MPICH's structures do.
 struct Elements {
     static constexpr size_t kSize = 23;
     static void* start_pack(void* context, const void*, size_t) { return context; }
@@ -384,10 +384,8 @@ TEST(TagReceive, BadBuffersAreRefused) {
               UCS_ERR_INVALID_PARAM);
 }
 
-/**
- * Random sends, receives, probes and cancels; messages carry their number. Whatever the protocols,
- * the pairs must be those of two plain lists.
- */
+// Random sends, receives, probes and cancels; messages carry their number. Whatever the protocols,
+// the pairs must be those of two plain lists.
 class TagModel : public testing::TestWithParam<unsigned> {};
 
 TEST_P(TagModel, PairsAreThoseOfPlainLists) {

@@ -69,7 +69,7 @@ class LongMessages : public testing::Test {
         here_.connect(there_);
         there_.connect(here_);
     }
-    /** Many looks at the queues, in which whatever can end does. */
+    // Many looks at the queues, in which whatever can end does.
     bool ends(ucs_status_ptr_t operation) {
         if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation) == UCS_OK;
         for (int i = 0; i < 2000; ++i) {
@@ -151,12 +151,12 @@ TEST_F(LongMessages, WhoWaitsForAMessageAnnounces) {
     EXPECT_TRUE(ends(waiting));
 }
 
-/** What the library makes of the order of a program's receives and long messages. */
+// What the library makes of the order of a program's receives and long messages.
 class TurnsOf : public testing::Test {
   protected:
     bool speaks_alone() { return turns_.is_next_alone(receives_, false); }
     bool speaks_alone_after_a_receive() { return turns_.is_next_alone(++receives_, false); }
-    /** For the receive that was posted last. */
+    // For the receive that was posted last.
     bool speaks_alone_while_waiting() { return turns_.is_next_alone(++receives_, true); }
 
   private:

@@ -3,7 +3,7 @@
 
 #include "unit/uct/chains.h"
 
-/** Chains over the soft adapter: what it counts, its faults, its links. */
+// Chains over the soft adapter: what it counts, its faults, its links.
 namespace uct::test {
 namespace {
 

@@ -6,13 +6,13 @@
 
 #include "unit/uct/world.h"
 
-/** Events that the adapter tells without being asked; the soft adapter makes them happen. */
+// Events that the adapter tells without being asked; the soft adapter makes them happen.
 namespace uct::test {
 namespace {
 
 class Events : public testing::TestWithParam<TransportCase> {};
 
-/** So many calls that the interfaces have looked for events. */
+// So many calls that the interfaces have looked for events.
 constexpr int kLook = 1100;
 
 const Settings kSmallWaits = {{"RC_TIMEOUT", "100us"}, {"RC_RETRY_COUNT", "7"}};
@@ -113,7 +113,7 @@ TEST_P(Events, AWaitingWorkerIsWokenByAnEvent) {
 
 class QueuePairEvents : public Events {};
 
-/** The queue pair's number, in the endpoint address of rc. */
+// The queue pair's number, in the endpoint address of rc.
 uint32_t number_of(Endpoint& endpoint) {
     std::array<std::byte, 8> address;
     EXPECT_EQ(endpoint.get_address(address), UCS_OK);

@@ -3,7 +3,7 @@
 
 #include "unit/uct/world.h"
 
-/** Variables of queue pairs and completion queues do what their help texts say. */
+// Variables of queue pairs and completion queues do what their help texts say.
 namespace uct::test {
 namespace {
 
@@ -95,7 +95,7 @@ TEST_P(QueueKnobs, PiecesOfAWorkRequest) {
     }
 }
 
-/** Writes until the endpoint has no room; nothing is acknowledged meanwhile. @return how many */
+// Writes until the endpoint has no room; nothing is acknowledged meanwhile. @return how many
 unsigned fill_queue(Endpoint& endpoint, Buffer& local, Buffer& remote, RemoteKey key) {
     const Iov iov[] = {local.iov(0, 8)};
     for (unsigned count = 0;; ++count) {
@@ -161,7 +161,7 @@ TEST_P(QueueKnobs, ReadsUnderWayOnAQueue) {
     }
 }
 
-/** A write to a peer that is dead. @return how long until it failed */
+// A write to a peer that is dead. @return how long until it failed
 uint64_t time_to_failure(World& world) {
     Endpoint& endpoint = world.connect(0, 1);
     Buffer local(world.peer(0), 8), remote(world.peer(1), 8);

@@ -57,7 +57,7 @@ TEST(PortTables, RoceV1IsTakenWhereThereIsNothingElse) {
     EXPECT_EQ(preferred_gid({}), nullptr);
 }
 
-/** What an adapter writes before a datagram: a GRH. */
+// What an adapter writes before a datagram: a GRH.
 std::array<std::byte, 40> grh_from(const std::array<uint8_t, 16>& source) {
     std::array<std::byte, 40> written{};
     written[0] = std::byte{0x60};
@@ -95,7 +95,7 @@ TEST(PortTables, APartitionIsFoundByItsKeyWhateverTheMembership) {
     EXPECT_EQ(find_partition({}, {}), 0);
 }
 
-/** A port of the soft adapter and what a transport would use of it. */
+// A port of the soft adapter and what a transport would use of it.
 class Ports : public testing::Test {
   protected:
     void SetUp() override { ASSERT_EQ(Device::open(Device::find_all().at(0), &device), UCS_OK); }

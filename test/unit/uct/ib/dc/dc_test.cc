@@ -137,7 +137,7 @@ TEST_P(Dc, TheSameCallsGiveTheSameEvents) {
     EXPECT_EQ(run(), run());
 }
 
-/** Sends short messages one after another whenever there is room. */
+// Sends short messages one after another whenever there is room.
 struct Sender : Pending {
     Sender(Endpoint& to, uint64_t count) : Pending(&Sender::serve), endpoint(to), left(count) {}
     static ucs_status_t serve(Pending* self) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kRates[] = {0, 0.01, 0.1, 0.3};
 
-/** Nodes whose programs poll all the time and do nothing else; verbs calls cost them CPU time. */
+// Nodes whose programs poll all the time and do nothing else; verbs calls cost them CPU time.
 class Hosts {
   public:
     Hosts(unsigned nodes, const softhca::Model& model, const softhca::FaultPlan& faults,
@@ -52,10 +52,8 @@ class Hosts {
         return *endpoints.back();
     }
 
-    /**
-     * @param act  bool(unsigned node): what its program does beside polling; is there more to do?
-     * @return false: all is quiet
-     */
+    // @param act  bool(unsigned node): what its program does beside polling; is there more to do?
+    // @return false: all is quiet
     template <typename Act>
     bool step(Act&& act) {
         uint64_t next = fabric.next_event_time();
@@ -89,7 +87,7 @@ class Hosts {
     static uint64_t nanoseconds(ucs::Time time) {
         return static_cast<uint64_t>(time.time_since_epoch().count());
     }
-    std::vector<uint64_t> busy_;  //!< until when their processors are
+    std::vector<uint64_t> busy_;  // until when their processors are
 };
 
 softhca::FaultPlan faults_of(double rate, uint64_t seed) {
@@ -100,12 +98,12 @@ softhca::FaultPlan faults_of(double rate, uint64_t seed) {
     return plan;
 }
 
-/** Messages of all kinds and sizes from one node to another, checked where they arrive. */
+// Messages of all kinds and sizes from one node to another, checked where they arrive.
 struct Flow {
     Endpoint* endpoint;
     uint64_t number = 0;
     uint64_t received = 0;
-    std::string next;  //!< to be sent as soon as there is room; empty: not made yet
+    std::string next;  // to be sent as soon as there is room; empty: not made yet
 };
 
 std::string message_of(uint64_t flow, uint64_t number, size_t length) {
@@ -115,7 +113,7 @@ std::string message_of(uint64_t flow, uint64_t number, size_t length) {
     return text;
 }
 
-/** @return what went wrong; empty if nothing did */
+// @return what went wrong; empty if nothing did
 std::string check_seed(double rate, uint64_t seed) {
     constexpr unsigned kNodes = 3;
     constexpr uint64_t kMessages = 60;
@@ -219,7 +217,7 @@ std::string check_seed(double rate, uint64_t seed) {
 struct Goodput {
     double gigabits = 0;
     double packets_each = 0;
-    double microseconds = 0;  //!< of a short message there and back, in the mean
+    double microseconds = 0;  // of a short message there and back, in the mean
 };
 
 Goodput measure(double rate) {

@@ -10,7 +10,7 @@
 #include "ucs/sys/time.h"
 #include "uct/ib/ud/ud_connection.h"
 
-/** Connections of ud_verbs over a network of queues that loses, doubles and reorders packets. */
+// Connections of ud_verbs over a network of queues that loses, doubles and reorders packets.
 namespace uct::ib::ud::test {
 
 using Bytes = std::vector<std::byte>;
@@ -19,7 +19,7 @@ inline Settings default_settings() {
     return {std::chrono::seconds(5), std::chrono::microseconds(200), 2, kMaxAhead};
 }
 
-/** An end of a conversation whose messages are numbered from 0 in the packets' payload. */
+// An end of a conversation whose messages are numbered from 0 in the packets' payload.
 class End {
   public:
     End(const Settings& settings, uint32_t name, uint64_t start)
@@ -38,7 +38,7 @@ class End {
         packet->value = value;
         connection.sender().add(*packet);
     }
-    /** Packets that are to leave now. */
+    // Packets that are to leave now.
     template <typename Transmit>
     void transmit(ucs::Time now, Transmit&& out) {
         Sender& sender = connection.sender();
@@ -57,7 +57,7 @@ class End {
         connection.receiver().acknowledge(&header, true);
         out(encode(header, nullptr));
     }
-    /** @return what became of it */
+    // @return what became of it
     UdConnection::Match arrive(const Bytes& bytes, ucs::Time now) {
         const auto header = Header::read(bytes);
         if (!header) return UdConnection::Match::kStale;
@@ -132,7 +132,7 @@ class End {
     }
 };
 
-/** Two ends and what is between them. */
+// Two ends and what is between them.
 class Network {
   public:
     struct Faults {
@@ -146,12 +146,12 @@ class Network {
     }
 
     End& end(unsigned index) { return *ends_[index]; }
-    /** The end forgets all, as a connection that was given up. */
+    // The end forgets all, as a connection that was given up.
     void restart(unsigned index) {
         const uint64_t start = ++starts_;
         ends_[index] = std::make_unique<End>(settings_, static_cast<uint32_t>(start + 40), start);
     }
-    /** Packets under way of this end, oldest first, taken out of the network. */
+    // Packets under way of this end, oldest first, taken out of the network.
     std::vector<Bytes> take_flying() {
         std::vector<Bytes> flying;
         for (auto& [time, packet] : flying_) flying.push_back(packet.bytes);
@@ -162,7 +162,7 @@ class Network {
     void transmit(unsigned index) {
         ends_[index]->transmit(now, [&](const Bytes& bytes) { launch(1 - index, bytes); });
     }
-    /** Everything up to the next event. @return false if nothing will ever happen */
+    // Everything up to the next event. @return false if nothing will ever happen
     bool step() {
         transmit(0);
         transmit(1);

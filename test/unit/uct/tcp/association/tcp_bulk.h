@@ -10,12 +10,12 @@
 
 namespace uct::test {
 
-/** Over the loopback, where the only other way is the same once more. */
+// Over the loopback, where the only other way is the same once more.
 inline const Settings kSessions = {{"TCP_FAILOVER", "y"}};
-/** Small socket buffers: what is under way when a connection breaks is lost. */
+// Small socket buffers: what is under way when a connection breaks is lost.
 inline const Settings kNarrow = {
     {"TCP_FAILOVER", "y"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}, {"TCP_TX_QUEUE_LEN", "8"}};
-/** The same without sessions: chains alone are given up when their endpoint goes. */
+// The same without sessions: chains alone are given up when their endpoint goes.
 inline const Settings kNarrowPlain = {
     {"TCP_FAILOVER", "n"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}};
 
@@ -23,7 +23,7 @@ inline void break_connections(TcpWorld& world, size_t side, unsigned index, int 
     for (const int socket : world.tcp(side).sockets(index)) shutdown(socket, how);
 }
 
-/** While it lives, no file descriptor is to be had. */
+// While it lives, no file descriptor is to be had.
 class NoDescriptors {
   public:
     NoDescriptors() {
@@ -38,7 +38,7 @@ class NoDescriptors {
     rlimit before_{};
 };
 
-/** Chains from the first peer's memory to the second's. */
+// Chains from the first peer's memory to the second's.
 class TcpBulk : public testing::Test {
   protected:
     static constexpr size_t kPiece = 64 * 1024, kPieces = 32;
@@ -58,7 +58,7 @@ class TcpBulk : public testing::Test {
         }
         return list;
     }
-    /** A chain that the peer has begun to read and not finished. */
+    // A chain that the peer has begun to read and not finished.
     void start_and_stop_in_the_middle(Endpoint& endpoint, Waiter& waiter) {
         ASSERT_EQ(endpoint.put_chain(pieces(), &waiter), static_cast<ssize_t>(kPieces));
         world.until([&] { return target.data()[0] == 'n'; });

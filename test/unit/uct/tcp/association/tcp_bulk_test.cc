@@ -60,7 +60,7 @@ TEST_F(TcpBulkFailover, GetsOfAChainEndToo) {
     EXPECT_EQ(target.text(), source.text());
 }
 
-/** The peer takes its leave on a bulk connection while the messages' one is being made anew. */
+// The peer takes its leave on a bulk connection while the messages' one is being made anew.
 TEST_F(TcpBulkFailover, AFarewellWhileMessagesMoveIsTheEndOfTheSession) {
     Endpoint& endpoint = world.connect(0, 1);
     Endpoint& back = world.connect(1, 0);
@@ -81,7 +81,7 @@ TEST_F(TcpBulkFailover, AFarewellWhileMessagesMoveIsTheEndOfTheSession) {
     EXPECT_NE(endpoint.am_short(1, 0, nullptr, 0), UCS_ERR_NO_RESOURCE);
 }
 
-/** Without sessions. */
+// Without sessions.
 class TcpPlainBulk : public TcpBulk {
   protected:
     explicit TcpPlainBulk(const Settings& settings = kNarrowPlain) : TcpBulk(2, settings) {}

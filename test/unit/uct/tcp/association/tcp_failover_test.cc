@@ -137,10 +137,8 @@ TEST(TcpFailover, AGreetingThatIsOvertakenIsRefused) {
     world.expect_traffic(0, 1);
 }
 
-/**
- * Messages of all kinds, small remote accesses and chains in both directions, while connections
- * break at random, on either side, in either direction.
- */
+// Messages of all kinds, small remote accesses and chains in both directions, while connections
+// break at random, on either side, in either direction.
 void soak(uint64_t seed, const Settings& settings) {
     SCOPED_TRACE(seed);
     ucs::Random random(seed);

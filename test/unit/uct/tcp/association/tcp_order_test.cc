@@ -8,14 +8,14 @@
 
 #include "unit/uct/tcp/tcp_world.h"
 
-/** What an endpoint leaves behind: its peer gets it in order, and none without all before it. */
+// What an endpoint leaves behind: its peer gets it in order, and none without all before it.
 namespace uct::test {
 namespace {
 
 constexpr uint8_t kNumbered = 1, kLater = 2, kOthers = 3;
 constexpr size_t kPiece = 8000;
 
-/** An endpoint whose operations wait because its peer does not read, and another beside it. */
+// An endpoint whose operations wait because its peer does not read, and another beside it.
 class TcpOrder : public testing::TestWithParam<Settings> {
   protected:
     TcpOrder() : world(2, settings()) {
@@ -28,7 +28,7 @@ class TcpOrder : public testing::TestWithParam<Settings> {
         all.insert(all.end(), GetParam().begin(), GetParam().end());
         return all;
     }
-    /** Messages with their numbers, until some of them wait. */
+    // Messages with their numbers, until some of them wait.
     void fill() {
         while (waiting() < 4) {
             const uint32_t number = numbered++;
@@ -44,7 +44,7 @@ class TcpOrder : public testing::TestWithParam<Settings> {
         return static_cast<size_t>(
             std::ranges::count_if(waiters, [](const Waiter& waiter) { return !waiter.done; }));
     }
-    /** The endpoint goes; what it leaves arrives, and then a word of the other one. */
+    // The endpoint goes; what it leaves arrives, and then a word of the other one.
     void end() {
         world.destroy(going);
         EXPECT_EQ(waiting(), 0u);
@@ -53,7 +53,7 @@ class TcpOrder : public testing::TestWithParam<Settings> {
         world.until(
             [&] { return !far.received.empty() && far.received.back().data == "the last"; });
     }
-    /** @return how many of the numbered messages have come: the first, without a gap */
+    // @return how many of the numbered messages have come: the first, without a gap
     uint32_t arrived() {
         uint32_t count = 0;
         for (const Message& message : far.received) {

@@ -137,7 +137,7 @@ TEST_F(TcpRails, MalformedAddressesCutNothing) {
     EXPECT_EQ(world.tcp(1).open_connections(), 1u);
 }
 
-/** Small socket buffers: chains wait for the kernel. */
+// Small socket buffers: chains wait for the kernel.
 class NarrowTcpRails : public TcpRails {
   protected:
     NarrowTcpRails() : TcpRails({{"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}}) {}

@@ -22,7 +22,7 @@
 namespace {
 
 unsigned questions = 0;
-bool is_answered = false;  //!< the kernel is made to say that it has just heard of the peer
+bool is_answered = false;  // the kernel is made to say that it has just heard of the peer
 
 }  // namespace
 
@@ -51,7 +51,7 @@ namespace {
 
 namespace wire = tcp::wire;
 
-/** The greeting of somebody who keeps sessions. */
+// The greeting of somebody who keeps sessions.
 wire::Hello session_hello(const RawPeer& peer) {
     wire::Hello hello = peer.hello();
     hello.flags = wire::kCanResume;

@@ -27,10 +27,10 @@ const Settings kOneConnection = {{"TCP_CONNECTIONS", "1"}};
 const Settings kClear = with({{"TCP_JOB_KEY", "our common word"}}, kOneConnection);
 const Settings kSecret = with(kEncrypted, kOneConnection);
 
-/** Who says it. */
+// Who says it.
 enum Side : size_t { kConnects, kListens };
 
-/** Somebody on the way to a listener, who hears all and may change it. */
+// Somebody on the way to a listener, who hears all and may change it.
 class Wiretap {
   public:
     explicit Wiretap(TcpWorld& world, size_t target) : world_(world), target_(target) {
@@ -42,7 +42,7 @@ class Wiretap {
         here.port = listener_.local().port();
         here.write(interface_);
     }
-    /** Of the listener, by way of here. */
+    // Of the listener, by way of here.
     RemoteAddress address() {
         RemoteAddress remote = world_.address_of(target_);
         remote.interface = interface_;
@@ -54,7 +54,7 @@ class Wiretap {
         std::array<std::string, 2> heard{}, waiting{};
         size_t number = 0;
     };
-    /** May change what one end says, or close the line. */
+    // May change what one end says, or close the line.
     std::function<void(Line&, Side, std::string&)> on_words;
 
     void carry() {
@@ -105,7 +105,7 @@ class Wiretap {
     std::deque<Line> lines_;
 };
 
-/** From the first peer of one world to the second of another, or of the same. */
+// From the first peer of one world to the second of another, or of the same.
 class Path {
   public:
     Path(TcpWorld& from, TcpWorld& to) : tap(to, 1), from_(from), to_(to) {
@@ -119,7 +119,7 @@ class Path {
             return condition();
         });
     }
-    /** A message, when it has been sent or cannot be. */
+    // A message, when it has been sent or cannot be.
     ucs_status_t send(const std::string& text) {
         ucs_status_t status = UCS_ERR_NO_RESOURCE;
         until([&] {
@@ -138,7 +138,7 @@ class Path {
     TcpWorld& to_;
 };
 
-/** A message, a put and the answer to a get, all of the same text. @return was it heard? */
+// A message, a put and the answer to a get, all of the same text. @return was it heard?
 std::array<bool, 2> is_heard(const Settings& settings) {
     TcpWorld world(2, settings);
     Path path(world, world);
@@ -223,7 +223,7 @@ TEST(TcpEncryption, WhatWasHeardIsWorthNothingLater) {
     path.until([&] { return path.has_received(2); });
 }
 
-/** @return what is logged as an error or a warning where they find that they do not fit */
+// @return what is logged as an error or a warning where they find that they do not fit
 std::vector<std::string> refusal(const Settings& caller, const Settings& called) {
     ucs::LogCapture log(ucs::LogLevel::kWarn);
     TcpWorld from(2, caller), to(2, called);
@@ -332,7 +332,7 @@ TEST(TcpEncryption, WithoutAJobKeyNoInterfaceOpens) {
     EXPECT_TRUE(log.contains("UCX_TCP_ENCRYPT needs UCX_TCP_JOB_KEY"));
 }
 
-/** The first line breaks when one end has said so much. @return what both said until it stood */
+// The first line breaks when one end has said so much. @return what both said until it stood
 std::array<size_t, 2> break_after(Side side, size_t limit) {
     TcpWorld world(2, kSecret);
     Path path(world, world);
@@ -381,7 +381,7 @@ TEST(TcpEncryption, WhatCameTogetherIsHandledThoughNothingFollows) {
     world.until([&] { return world.peer(1).received.size() == 1 + kCount; });
 }
 
-/** Somebody of the job, whose proof is good, and who is to encrypt now. */
+// Somebody of the job, whose proof is good, and who is to encrypt now.
 class Partner : public RawPeer {
   public:
     explicit Partner(TcpWorld& world) : RawPeer(world, 1) {

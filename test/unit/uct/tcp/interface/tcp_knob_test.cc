@@ -111,7 +111,7 @@ TEST(TcpKnobs, AfPrioChoosesAmongTheAddressesOfAnInterface) {
     EXPECT_EQ(versions("inet6,inet"), std::vector<uint8_t>{uint8_t(has_inet6 ? 6 : 4)});
 }
 
-/** A listener that takes no further connection: the kernel leaves the next ones waiting. */
+// A listener that takes no further connection: the kernel leaves the next ones waiting.
 class FullListener {
   public:
     explicit FullListener(const ucs::net::IpAddress& ip) {
@@ -206,7 +206,7 @@ TEST(TcpKnobs, TxQueueLenMayBeLargerThanAnyPeersQuestions) {
     EXPECT_TRUE(world.peer(1).failures.empty());
 }
 
-/** What the kernel takes of a large write while the peer reads nothing. */
+// What the kernel takes of a large write while the peer reads nothing.
 size_t taken_ahead(const std::string& setting) {
     constexpr size_t kSize = 1 << 20;
     TcpWorld world(2, {{"TCP_SEND_AHEAD", setting},

@@ -41,7 +41,7 @@ class TcpPolling : public testing::Test {
     void say(Endpoint& endpoint, size_t length) {
         send_bcopy(world_, endpoint, 1, std::string(length, 'x'));
     }
-    /** Until a peer has that many messages; the other one does nothing meanwhile. */
+    // Until a peer has that many messages; the other one does nothing meanwhile.
     void hear(size_t peer, size_t count) {
         const size_t wanted = heard_[peer] += count;
         const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -51,7 +51,7 @@ class TcpPolling : public testing::Test {
         }
         ASSERT_EQ(world_.peer(peer).received.size(), wanted);
     }
-    /** @return how many of ten looks of peer 0, which find nothing, read the connection */
+    // @return how many of ten looks of peer 0, which find nothing, read the connection
     unsigned direct_looks() {
         reads = questions = 0;
         for (int i = 0; i < 10; ++i) EXPECT_EQ(world_.peer(0).interface->progress(), 0u);

@@ -198,10 +198,8 @@ TEST(TcpConnections, MemoryDeregisteredInTheMiddleIsNotTouched) {
     world.expect_traffic(0, 1);
 }
 
-/**
- * Registered memory that the program unmaps too early. Nothing else shall get its place: it is made
- * unreachable, which the kernel tells in the same way.
- */
+// Registered memory that the program unmaps too early. Nothing else shall get its place: it is made
+// unreachable, which the kernel tells in the same way.
 class Vanishing {
   public:
     explicit Vanishing(Peer& owner, size_t size) : owner_(owner), size_(size) {

@@ -19,8 +19,7 @@ bool run(const std::string& command) {
     return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/** In a thread of a namespace of its own, with two ends of a cable: "near", with an address, "far".
- */
+// In a thread of a namespace of its own, with two ends of a cable: "near", with an address, "far".
 template <typename Body>
 void with_cable(Body&& body) {
     bool is_there = false;
@@ -33,7 +32,7 @@ void with_cable(Body&& body) {
     if (!is_there) GTEST_SKIP() << "needs the right to make a network namespace, and the tool ip";
 }
 
-/** An interface on "near". */
+// An interface on "near".
 struct Opened {
     Opened() {
         // The kernel sees the carrier of a new cable in its own time.
@@ -48,7 +47,7 @@ struct Opened {
             EXPECT_EQ(domain->open_interface("tcp", params, &interface), UCS_OK);
         }
     }
-    /** The kernel tells of a change in its own time. */
+    // The kernel tells of a change in its own time.
     bool becomes(bool up) {
         for (int i = 0; i < 200000 && interface->is_link_up() != up; ++i) {
             clock.advance(std::chrono::milliseconds(1));

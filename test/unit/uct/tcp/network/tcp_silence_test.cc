@@ -19,7 +19,7 @@ using tcp::Unanswered;
 
 constexpr ucs::Duration kSilence = 16s;
 
-/** Looked at every so often while the kernel says the same of the packets. */
+// Looked at every so often while the kernel says the same of the packets.
 struct Watch {
     Silence silence;
     ucs::Time now = ucs::Time{} + 1h;
@@ -63,7 +63,7 @@ TEST(TcpSilence, OnePacketMayBeLost) {
     EXPECT_TRUE(watch.looks(20s, 2, 61s));
 }
 
-/** A receiver that is stopped with a full window for three times the time-out loses nothing. */
+// A receiver that is stopped with a full window for three times the time-out loses nothing.
 void expect_stopped_receiver_loses_nothing(const Settings& settings) {
     constexpr auto kTimeout = 400ms;
     Settings all = {{"TCP_USER_TIMEOUT", "400ms"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}};

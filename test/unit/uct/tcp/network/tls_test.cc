@@ -28,7 +28,7 @@ wire::Key key_of(char fill) {
     return key;
 }
 
-/** Both ends of an encrypted connection; what one sends waits on the wire until it is carried. */
+// Both ends of an encrypted connection; what one sends waits on the wire until it is carried.
 class TlsPair : public testing::Test {
   protected:
     TlsPair() : TlsPair(TlsContext::kRecordsPerKey) {}
@@ -43,7 +43,7 @@ class TlsPair : public testing::Test {
         }
     }
 
-    /** @return what becomes of the two ends */
+    // @return what becomes of the two ends
     std::array<Tls::State, 2> agree(char key, char other_key) {
         ends_[0].tls =
             Tls::begin(context_, ends_[0].inside.get(), Tls::Side::kConnects, key_of(key));
@@ -65,7 +65,7 @@ class TlsPair : public testing::Test {
     }
 
     Tls& tls(size_t end) { return *ends_[end].tls; }
-    /** What each end has sent goes to the other. @return what the first sent, as records */
+    // What each end has sent goes to the other. @return what the first sent, as records
     std::vector<std::string> carry(const std::function<void(std::string&)>& change = {}) {
         std::string sent = take(0);
         std::vector<std::string> records;
@@ -84,7 +84,7 @@ class TlsPair : public testing::Test {
         const iovec piece{const_cast<char*>(text.data()), text.size()};
         return tls(end).send({&piece, 1}, Tls::Memory::kOurs);
     }
-    /** All that has come. @return as Tls::receive(), of the last call that brought nothing */
+    // All that has come. @return as Tls::receive(), of the last call that brought nothing
     ssize_t receive(size_t end, std::string& text) {
         for (;;) {
             char room[1000];
