@@ -224,16 +224,21 @@ bool HostFabric::join() {
 void HostFabric::leave() {
     if (!joined_ || pid_ != getpid()) return;
     joined_ = false;
+    // Before we are dead to others: whoever joined then would lay the file out anew, and what we
+    // give back below would be theirs, who have our slot and generation there.
+    int locked;
+    do {
+        locked = flock(fd_, LOCK_EX);
+    } while (locked != 0 && errno == EINTR);
     stop_.store(true);
     wake(segment.self());
-    service_.join();  // gives up the life mutex: from here on we are dead to others
-    const int own = fd_;
-    if (flock(own, LOCK_EX) == 0) {
+    service_.join();  // gives up the life mutex
+    if (locked == 0) {
         segment.reap(segment.self());
         if (!any_alive()) unlink(path_.c_str());
-        flock(own, LOCK_UN);
+        unlock_file();
     }
-    close(own);
+    close(fd_);
     fd_ = -1;
 }
 

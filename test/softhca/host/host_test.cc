@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <chrono>
+#include <fstream>
 
+#include "softhca/adapter/segment.h"
 #include "softhca/host/process.h"
 
 namespace softhca::test {
@@ -393,6 +396,49 @@ TEST_P(HostWide, StaleSegmentIsLaidOutAnew) {
     });
     b.expect_success();
     EXPECT_FALSE(file_there());
+}
+
+// Does a process wait for a lock of a file?
+bool waits_for_a_lock(pid_t pid) {
+    std::ifstream locks("/proc/locks");
+    const std::string waiter = " -> FLOCK  ADVISORY  WRITE " + std::to_string(pid) + ' ';
+    for (std::string line; std::getline(locks, line);) {
+        if (line.find(waiter) != std::string::npos) return true;
+    }
+    return false;
+}
+
+// Whoever holds the file's lock lays the file out anew if nobody lives there. One that were dead
+// before it has given back what it had would take that from others.
+TEST_P(HostWide, WhoLeavesLivesUntilItHasTheLock) {
+    Process leaving(environment(), [](Wire& wire) {
+        Side side;
+        wire.put(true);
+        wire.get<bool>();
+    });
+    leaving.wire.get<bool>();
+    const int fd = open(path().c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(flock(fd, LOCK_EX), 0);
+    Segment segment;
+    SegmentLayout layout;
+    struct stat file {};
+    ASSERT_EQ(fstat(fd, &file), 0);
+    while (Segment::bytes(layout) > uint64_t(file.st_size)) layout.arena_bytes /= 2;
+    ASSERT_TRUE(segment.map_file(fd, layout, false));
+    const Owner owner{0, uint16_t(segment.proc(0).generation.load())};
+    leaving.wire.put(true);
+    const auto start = std::chrono::steady_clock::now();
+    while (!waits_for_a_lock(leaving.pid())) {
+        ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(1));
+        sched_yield();
+    }
+    EXPECT_FALSE(segment.dead(owner));
+    flock(fd, LOCK_UN);
+    leaving.expect_success();
+    EXPECT_TRUE(segment.dead(owner));
+    EXPECT_FALSE(file_there());
+    close(fd);
 }
 
 INSTANTIATE_TEST_SUITE_P(Copying, HostWide, ::testing::Bool(), [](const auto& info) {
