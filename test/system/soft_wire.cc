@@ -14,6 +14,8 @@ SoftWire::SoftWire(unsigned nodes, const softhca::Model& model, const softhca::F
     : fabric_(
           {.nodes = nodes, .devices_per_node = devices_per_node, .model = model, .faults = faults}),
       before_(ucs::runtime().environment) {
+    // Page faults of more are most of the time of a test that makes many workers.
+    environment_.set("UCX_IB_RX_QUEUE_INITIAL", "32");
     for (const auto& [name, value] : variables) environment_.set("UCX_" + name, value);
     ucs::runtime().environment = &environment_;
 }

@@ -35,10 +35,9 @@ uint16_t Fabric::resolve(const ibv_ah_attr& attr) const {
     return lid_of_guid(be64toh(attr.grh.dgid.global.interface_id));
 }
 
-void Fabric::set_up_tables() {
-    qps.resize(segment.layout().queues);
-    cqs.resize(segment.layout().queues);
-    srqs.resize(segment.layout().queues);
+bool Fabric::set_up_tables() {
+    const size_t count = segment.layout().queues;
+    return qps.resize(count) && cqs.resize(count) && srqs.resize(count);
 }
 
 Device Fabric::make_device(unsigned node, unsigned index, uint16_t lid, unsigned num_ports) {

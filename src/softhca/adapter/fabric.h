@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/mman.h>
 #include <sys/uio.h>
 
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,15 +22,23 @@ enum class Reach { kOk, kFault, kDead };
 template <class T>
 class ObjectTable {
   public:
-    void resize(size_t count) {
-        slots_.reset(static_cast<std::atomic<T*>*>(std::calloc(count, sizeof(std::atomic<T*>))));
+    // Of pages that cost nothing before they are used; calloc() may take memory that it has to
+    // clear. @return false if there are none
+    bool resize(size_t count) {
+        const Free free{count * sizeof(std::atomic<T*>)};
+        void* const pages = mmap(nullptr, free.bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (pages == MAP_FAILED) return false;
+        slots_ = {static_cast<std::atomic<T*>*>(pages), free};
+        return true;
     }
     T* get(uint32_t index) const { return slots_[index].load(std::memory_order_acquire); }
     void set(uint32_t index, T* object) { slots_[index].store(object, std::memory_order_release); }
 
   private:
     struct Free {
-        void operator()(void* p) const { std::free(p); }
+        size_t bytes = 0;
+        void operator()(void* pages) const { munmap(pages, bytes); }
     };
     std::unique_ptr<std::atomic<T*>[], Free> slots_;
 };
@@ -113,7 +121,8 @@ class Fabric {
     void collect_events();
 
   protected:
-    void set_up_tables();
+    // @return false if there is no address space for them
+    bool set_up_tables();
     // The device of this number on its node, with as many ports as all; `lid` is its first port's.
     Device make_device(unsigned node, unsigned index, uint16_t lid, unsigned num_ports);
     // GUIDs carry the LID, so that each leads to the other.

@@ -196,12 +196,11 @@ void HostFabric::reap_dead() {
 bool HostFabric::join() {
     if (num_devices_ == 0) return false;
     if (!lock_file()) return false;
-    if (!open_segment()) {
+    if (!open_segment() || !set_up_tables()) {
         std::fprintf(stderr, "softhca: cannot set up %s\n", path_.c_str());
         unlock_file();
         return false;
     }
-    set_up_tables();
     std::promise<bool> started;
     service_ = std::thread([this, &started] {
         const bool taken = take_slot();

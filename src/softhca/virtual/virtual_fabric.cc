@@ -50,7 +50,7 @@ bool ContextCache::touch(uint64_t context) {
 VirtualFabricImpl::VirtualFabricImpl(const VirtualFabric::Options& options)
     : options_(options), nodes_(options.nodes) {
     create_segment(segment);
-    set_up_tables();
+    if (!set_up_tables()) throw std::bad_alloc();
     // What is posted takes no memory of the program's, as with an adapter.
     constexpr size_t kEvents = 1024;
     std::vector<Event> room;
