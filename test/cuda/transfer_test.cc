@@ -314,7 +314,6 @@ TEST_F(TransferTest, PiecesOfSeveralKinds) {
     std::vector<std::unique_ptr<Buffer>> sources, targets;
     std::vector<ucp_dt_iov_t> from, to;
     constexpr size_t kKinds = std::size(cuda_test::kAllKinds);
-    size_t total = 0;
     for (size_t i = 0; i < 30; ++i) {
         const size_t length = 1 + i * 711;
         sources.push_back(std::make_unique<Buffer>(cuda_test::kAllKinds[i % kKinds], length));
@@ -322,7 +321,6 @@ TEST_F(TransferTest, PiecesOfSeveralKinds) {
         sources.back()->fill(i);
         from.push_back({sources.back()->data(), length});
         to.push_back({targets.back()->data(), length});
-        total += length;
     }
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
