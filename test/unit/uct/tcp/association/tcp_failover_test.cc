@@ -88,13 +88,13 @@ TEST(TcpFailover, APeerThatDiesIsStillFoundDead) {
     world.expect_traffic(0, 2);
 }
 
-TEST(TcpFailover, AGreetingThatIsOvertakenIsRefused) {
+TEST(TcpFailover, AHandshakeThatIsOvertakenIsRefused) {
     TcpWorld world(2, kSessions);
     RawPeer peer(world, 1);
     tcp::wire::Hello hello = peer.hello();
     hello.flags = tcp::wire::kCanResume | tcp::wire::kResumes;
     hello.attempt = 1;
-    EXPECT_EQ(peer.greet(hello).answer, tcp::wire::Answer::kUnknown);
+    EXPECT_EQ(peer.shake_hands(hello).answer, tcp::wire::Answer::kUnknown);
     world.until([&] { return peer.is_closed(); });
     world.expect_traffic(0, 1);
 }
