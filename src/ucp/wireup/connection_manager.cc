@@ -190,7 +190,7 @@ ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** e
     }
     Endpoint& made = services_.connector.create_waiting();
     const bool has_key = !services_.job_key.empty();
-    if (!has_key && services_.connector.knows_guests()) made.set_flag(Endpoint::kStranger);
+    if (!has_key && services_.connector.knows_guests()) made.set_stranger();
     const ucs_status_t status = connect(made, [&](Connection& calling) {
         return calling.call(*server, local ? &*local : nullptr,
                             (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);

@@ -169,7 +169,7 @@ ucs::Time LaneDriver::next_deadline() const {
 // Traffic of an endpoint that takes part in no selection counts for the one of its peer that does.
 ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     const Endpoint* endpoint = endpoints_.find(uuid);
-    if (endpoint == nullptr || !endpoint->has_flag(Endpoint::kPromotable)) return {0, 0};
+    if (endpoint == nullptr || !endpoint->is_promotable()) return {0, 0};
     const auto attributes = [this](unsigned index) -> const uct::InterfaceAttributes& {
         return interfaces_[index].transport->attributes();
     };
@@ -337,8 +337,8 @@ lanes::Peer LaneDriver::enter(Endpoint& endpoint) {
 }
 
 bool LaneDriver::is_adaptive(const Endpoint& endpoint) const {
-    return is_enabled(config_) && endpoint.is_primary() &&
-           endpoint.has_flag(Endpoint::kPromotable) && !endpoint.is_failed();
+    return is_enabled(config_) && endpoint.is_primary() && endpoint.is_promotable() &&
+           !endpoint.is_failed();
 }
 
 void LaneDriver::endpoint_created(Endpoint& endpoint) {
