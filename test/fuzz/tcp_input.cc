@@ -57,7 +57,8 @@ namespace {
 
 template <typename Body>
 void add(Input& input, wire::FrameType type, const Body& body, size_t payload = 0) {
-    const wire::Frame frame{static_cast<uint32_t>(sizeof(body) + payload), type, 0, wire::kMark};
+    const wire::FrameHeader frame{static_cast<uint32_t>(sizeof(body) + payload), type, 0,
+                                  wire::kMark};
     const auto append = [&](const void* data, size_t length) {
         const auto* bytes = static_cast<const uint8_t*>(data);
         input.insert(input.end(), bytes, bytes + length);

@@ -237,9 +237,9 @@ class Conversation {
 
     void tell_routes(Connection& connection, uint8_t argument) {
         const size_t count = (argument >> 2) % (wire::kMaxRoutes + 1);
-        std::vector<std::byte> bytes(sizeof(wire::Frame) + count * sizeof(wire::Route));
-        const wire::Frame frame{static_cast<uint32_t>(count * sizeof(wire::Route)),
-                                wire::FrameType::kRoutes, 0, wire::kMark};
+        std::vector<std::byte> bytes(sizeof(wire::FrameHeader) + count * sizeof(wire::Route));
+        const wire::FrameHeader frame{static_cast<uint32_t>(count * sizeof(wire::Route)),
+                                      wire::FrameType::kRoutes, 0, wire::kMark};
         std::memcpy(bytes.data(), &frame, sizeof(frame));
         for (size_t index = 0; index < count; ++index) {
             wire::Route route{};

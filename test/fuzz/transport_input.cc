@@ -110,7 +110,7 @@ class Queue {
   private:
     const bool is_shared_;
     std::unique_ptr<sm::Inbox> inbox_;
-    sm::Mapping mapping_;
+    sm::MappedMemory mapping_;
     std::unique_ptr<sm::Outbox> outbox_;
     unsigned sum_ = 0;
 };

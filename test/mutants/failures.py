@@ -14,7 +14,7 @@ MUTANTS = {
         ("ucp_test",), "Reset.*"),
     "a reset is told again": (
         "src/ucp/endpoint/send_queue.cc",
-        {"    clear_flag(kUntold);\n    host_->events.reset_told(*this);\n    return UCS_OK;\n":
+        {"    told();\n    return UCS_OK;\n":
          "    host_->events.reset_told(*this);\n    return UCS_OK;\n"},
         ("ucp_test",), "Reset.*"),
     "a reset that is told frees nothing": (
@@ -23,8 +23,8 @@ MUTANTS = {
         ("ucp_test",), "Reset.*"),
     "a reset waits for a lane that has failed": (
         "src/ucp/endpoint/send_queue.cc",
-        {"    if (backlog_ != nullptr) backlog_->control_wait.end();\n    clear_flag(kUntold);\n    host_":
-         "    host_"},
+        {"    if (backlog_ != nullptr) backlog_->control_wait.end();\n    told();\n":
+         "    host_->events.reset_told(*this);\n"},
         ("ucp_test",), "Reset.*"),
     "a short message whose handler throws stays": (
         "src/uct/sm/inbox.h",

@@ -16,7 +16,7 @@
 namespace softhca {
 
 // What came of touching another process's memory.
-enum class Reach { kOk, kFault, kDead };
+enum class AccessResult { kOk, kFault, kDead };
 
 // Pointers from numbers to this process's objects, one for each record of a table.
 template <class T>
@@ -89,11 +89,11 @@ class Fabric {
     virtual bool carries_payload() const = 0;
 
     // Moves bytes between memory of this process and of the owner; both lists are equally long.
-    virtual Reach move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
-                       bool write) = 0;
+    virtual AccessResult move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
+                              bool write) = 0;
     // An 8-byte atomic in the owner's memory, atomic against all adapters of the fabric.
-    virtual Reach atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add,
-                         uint64_t swap, uint64_t* old) = 0;
+    virtual AccessResult atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add,
+                                uint64_t swap, uint64_t* old) = 0;
 
     // Send requests up to sq_tail were posted; called with sq_lock held.
     virtual void doorbell(Qp& qp, uint32_t posted) = 0;

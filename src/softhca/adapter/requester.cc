@@ -84,7 +84,7 @@ uint64_t outgoing_bytes(const Wqe& wqe) {
     return takes_data(wqe.opcode) ? 0 : wqe.length;
 }
 
-ibv_wc_status prepare(Qp& qp, uint32_t position, Gather* gather) {
+ibv_wc_status prepare(Qp& qp, uint32_t position, GatherList* gather) {
     const Wqe& wqe = qp.wqe(position);
     if (!supported(qp.kind, wqe.opcode)) return IBV_WC_LOC_QP_OP_ERR;
     gather->count = 0;
@@ -111,9 +111,9 @@ ibv_wc_status prepare(Qp& qp, uint32_t position, Gather* gather) {
     return too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-Request make_request(Qp& qp, const Wqe& wqe, const Gather& gather) {
+RequestMessage make_request(Qp& qp, const Wqe& wqe, const GatherList& gather) {
     const bool datagram = qp.kind == QpKind::kUd || qp.kind == QpKind::kDci;
-    Request request{};
+    RequestMessage request{};
     request.src_qpn = qp.record->number.load(std::memory_order_relaxed);
     request.dest_qpn = datagram ? wqe.dest_qpn : qp.record->dest_qpn;
     request.src_lid = qp.record->lid;

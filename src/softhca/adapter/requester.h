@@ -8,7 +8,7 @@
 namespace softhca {
 
 // The memory of a request's own side.
-struct Gather {
+struct GatherList {
     static constexpr int kMax = 32;
     iovec iov[kMax];
     int count = 0;
@@ -21,9 +21,9 @@ bool takes_data(uint8_t opcode);
 uint64_t outgoing_bytes(const Wqe& wqe);
 
 // Checks the local side of the request at `position` and lists its memory.
-ibv_wc_status prepare(Qp& qp, uint32_t position, Gather* gather);
+ibv_wc_status prepare(Qp& qp, uint32_t position, GatherList* gather);
 // The message that carries it.
-Request make_request(Qp& qp, const Wqe& wqe, const Gather& gather);
+RequestMessage make_request(Qp& qp, const Wqe& wqe, const GatherList& gather);
 // Requests that concern the adapter itself: binding and invalidating memory windows.
 bool is_local(uint8_t opcode);
 ibv_wc_status execute_local(Qp& qp, const Wqe& wqe);

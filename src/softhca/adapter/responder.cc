@@ -49,7 +49,7 @@ bool connecting(const QpRecord& qp) {
     return state == QpState::kReset || state == QpState::kInit;
 }
 
-bool accepts(const QpRecord& qp, const Request& request) {
+bool accepts(const QpRecord& qp, const RequestMessage& request) {
     const QpState state = qp.state.load(std::memory_order_acquire);
     if (state != QpState::kRtr && state != QpState::kRts && state != QpState::kSqd &&
         state != QpState::kSqe) {
@@ -67,7 +67,7 @@ bool accepts(const QpRecord& qp, const Request& request) {
     }
 }
 
-ibv_grh make_grh(Fabric& fabric, const Request& request) {
+ibv_grh make_grh(Fabric& fabric, const RequestMessage& request) {
     ibv_grh grh{};
     grh.version_tclass_flow = htobe32(6u << 28);
     grh.paylen = htobe16(uint16_t(request.length));
@@ -82,7 +82,7 @@ ibv_grh make_grh(Fabric& fabric, const Request& request) {
 // One message into one posted receive.
 class Receive {
   public:
-    Receive(Fabric& fabric, const Target& target, const Request& request)
+    Receive(Fabric& fabric, const Target& target, const RequestMessage& request)
         : fabric_(fabric), target_(target), request_(request) {}
 
     Reply run() {
@@ -133,9 +133,10 @@ class Receive {
         }
         commit(*rq, head);
         // The entry is ours alone now; its regions are held until the bytes are there.
-        const Reach reach = fabric_.move(target_.owner, data_, num_data_, iov_, num_iov_, true);
-        if (reach == Reach::kDead) return Reply::kSilence;
-        if (reach == Reach::kFault) {
+        const AccessResult reach =
+            fabric_.move(target_.owner, data_, num_data_, iov_, num_iov_, true);
+        if (reach == AccessResult::kDead) return Reply::kSilence;
+        if (reach == AccessResult::kFault) {
             cqe_.status = IBV_WC_LOC_PROT_ERR;
             push(nullptr);
             return Reply::kRemoteOperation;
@@ -219,7 +220,7 @@ class Receive {
 
     Fabric& fabric_;
     const Target& target_;
-    const Request& request_;
+    const RequestMessage& request_;
     const RecvWqe* wqe_ = nullptr;
     Cqe cqe_{};
     ibv_grh grh_{};
@@ -232,7 +233,7 @@ class Receive {
     int num_iov_ = 0;
 };
 
-Reply remote_memory(Fabric& fabric, const Target& target, const Request& request) {
+Reply remote_memory(Fabric& fabric, const Target& target, const RequestMessage& request) {
     const bool write =
         request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     const uint32_t right = write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
@@ -245,17 +246,17 @@ Reply remote_memory(Fabric& fabric, const Target& target, const Request& request
     if (addr == 0) return Reply::kAccess;
     iovec theirs{reinterpret_cast<void*>(addr), request.length};
     switch (fabric.move(target.owner, request.iov, request.num_iov, &theirs, 1, write)) {
-        case Reach::kOk:
+        case AccessResult::kOk:
             return Reply::kAck;
-        case Reach::kDead:
+        case AccessResult::kDead:
             return Reply::kSilence;
-        case Reach::kFault:
+        case AccessResult::kFault:
             break;
     }
     return Reply::kAccess;
 }
 
-Reply remote_atomic(Fabric& fabric, const Target& target, const Request& request) {
+Reply remote_atomic(Fabric& fabric, const Target& target, const RequestMessage& request) {
     if ((target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Reply::kInvalidRequest;
     if (request.remote_addr % 8 != 0) return Reply::kInvalidRequest;
     Hold hold(fabric, request.rkey);
@@ -266,11 +267,11 @@ Reply remote_atomic(Fabric& fabric, const Target& target, const Request& request
     uint64_t old = 0;
     switch (fabric.atomic(target.owner, addr, request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
                           request.compare_add, request.swap, &old)) {
-        case Reach::kOk:
+        case AccessResult::kOk:
             break;
-        case Reach::kDead:
+        case AccessResult::kDead:
             return Reply::kSilence;
-        case Reach::kFault:
+        case AccessResult::kFault:
             return Reply::kAccess;
     }
     const iovec answer{&old, 8};
@@ -278,7 +279,7 @@ Reply remote_atomic(Fabric& fabric, const Target& target, const Request& request
     return Reply::kAck;
 }
 
-Reply execute(Fabric& fabric, const Target& target, const Request& request) {
+Reply execute(Fabric& fabric, const Target& target, const RequestMessage& request) {
     Reply reply = Reply::kAck;
     switch (request.opcode) {
         case IBV_WR_SEND:
@@ -361,7 +362,7 @@ uint64_t translate(Fabric& fabric, uint32_t key, uint64_t addr, uint64_t length,
     return mr->addr + (addr - mr->iova);
 }
 
-Reply respond(Fabric& fabric, const Request& request, uint8_t* rnr_timer) {
+Reply respond(Fabric& fabric, const RequestMessage& request, uint8_t* rnr_timer) {
     QpRecord* qp = fabric.segment.find_qp(request.dest_qpn);
     if (qp == nullptr || fabric.segment.dead(qp->owner)) return Reply::kSilence;
     fabric.segment.lock(qp->lock);

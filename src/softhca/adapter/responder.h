@@ -6,7 +6,7 @@
 namespace softhca {
 
 // A message as it reaches its responder.
-struct Request {
+struct RequestMessage {
     uint32_t src_qpn;
     uint32_t dest_qpn;
     uint16_t src_lid;
@@ -41,7 +41,7 @@ enum class Reply : uint8_t {
 
 // Executes a message at its responder, all of it: checks, data, completion, events.
 // @param rnr_timer  set with kRnr: the responder's timer code
-Reply respond(Fabric& fabric, const Request& request, uint8_t* rnr_timer);
+Reply respond(Fabric& fabric, const RequestMessage& request, uint8_t* rnr_timer);
 
 // Payload that travels inside a CQ because its receiver's memory is not at hand.
 struct Carried {

@@ -87,7 +87,7 @@ bool HostFabric::run_queue(Qp& qp) {
             complete_oldest(qp, execute_local(qp, qp.wqe(qp.sq_next)));
             continue;
         }
-        Gather gather;
+        GatherList gather;
         const ibv_wc_status status = prepare(qp, qp.sq_next, &gather);
         if (status != IBV_WC_SUCCESS) {
             complete_oldest(qp, status);
@@ -95,7 +95,7 @@ bool HostFabric::run_queue(Qp& qp) {
         }
         Wqe& wqe = qp.wqe(qp.sq_next);
         if (takes_data(wqe.opcode)) wqe.length = uint32_t(gather.length);
-        const Request request = make_request(qp, wqe, gather);
+        const RequestMessage request = make_request(qp, wqe, gather);
         uint8_t rnr_timer = 0;
         Reply reply = Reply::kSilence;
         // Every try of a message may be lost.
@@ -115,7 +115,7 @@ bool HostFabric::run_queue(Qp& qp) {
 
 // Without a clock of its own the fabric lets a delayed datagram be overtaken by the next one of the
 // process.
-void HostFabric::send_astray(const Request& request) {
+void HostFabric::send_astray(const RequestMessage& request) {
     if (faults.drop_datagram()) return;
     uint8_t rnr_timer = 0;
     if (faults.datagram_delay_ns() != 0) {
@@ -227,17 +227,17 @@ void HostFabric::quiesce(Qp& qp) {
 
 // --- other processes' memory ---
 
-Reach HostFabric::move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
-                       bool write) {
+AccessResult HostFabric::move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
+                              bool write) {
     if (local(owner)) {
         if (write) {
             copy_iov(theirs, num_theirs, mine, num_mine);
         } else {
             copy_iov(mine, num_mine, theirs, num_theirs);
         }
-        return Reach::kOk;
+        return AccessResult::kOk;
     }
-    if (segment.dead(owner)) return Reach::kDead;
+    if (segment.dead(owner)) return AccessResult::kDead;
     ProcRecord& proc = segment.proc(owner.slot);
     const auto pid = pid_t(proc.pid.load(std::memory_order_relaxed));
     while (num_theirs > 0 && num_mine > 0) {
@@ -254,22 +254,22 @@ Reach HostFabric::move(Owner owner, iovec* mine, int num_mine, iovec* theirs, in
         } else if (moved < 0 && (errno == EPERM || errno == ENOSYS)) {
             proc.refuses_cma.store(true, std::memory_order_relaxed);
         } else if (moved < 0 && errno == ESRCH) {
-            return Reach::kDead;
+            return AccessResult::kDead;
         } else if (moved == 0 || errno != EINTR) {
-            return segment.dead(owner) ? Reach::kDead : Reach::kFault;
+            return segment.dead(owner) ? AccessResult::kDead : AccessResult::kFault;
         }
     }
-    return Reach::kOk;
+    return AccessResult::kOk;
 }
 
-Reach HostFabric::atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add,
-                         uint64_t swap, uint64_t* old) {
-    if (segment.dead(owner)) return Reach::kDead;
+AccessResult HostFabric::atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add,
+                                uint64_t swap, uint64_t* old) {
+    if (segment.dead(owner)) return AccessResult::kDead;
     ProcRecord& proc = segment.proc(owner.slot);
     // All atomics on a process's memory go through this lock; it was never promised that they are
     // atomic against the processors' own (IBV_ATOMIC_HCA).
     segment.lock(proc.atomics);
-    Reach reach = Reach::kOk;
+    AccessResult reach = AccessResult::kOk;
     if (local(owner)) {
         apply_atomic(reinterpret_cast<uint64_t*>(addr), compare, compare_add, swap, old);
     } else if (refuse_cma_ || proc.refuses_cma.load(std::memory_order_relaxed)) {
@@ -280,7 +280,7 @@ Reach HostFabric::atomic(Owner owner, uint64_t addr, bool compare, uint64_t comp
         iovec theirs{reinterpret_cast<void*>(addr), 8};
         reach = move(owner, &mine, 1, &theirs, 1, false);
         uint64_t value = compare ? swap : *old + compare_add;
-        if (reach == Reach::kOk && (!compare || *old == compare_add)) {
+        if (reach == AccessResult::kOk && (!compare || *old == compare_add)) {
             mine = {&value, 8};
             theirs = {reinterpret_cast<void*>(addr), 8};
             reach = move(owner, &mine, 1, &theirs, 1, true);
@@ -290,23 +290,23 @@ Reach HostFabric::atomic(Owner owner, uint64_t addr, bool compare, uint64_t comp
     return reach;
 }
 
-Reach HostFabric::move_by_mail(Owner owner, iovec* mine, int num_mine, iovec* theirs,
-                               int num_theirs, bool write) {
+AccessResult HostFabric::move_by_mail(Owner owner, iovec* mine, int num_mine, iovec* theirs,
+                                      int num_theirs, bool write) {
     while (num_theirs > 0 && num_mine > 0) {
         const size_t bytes =
             std::min({mine->iov_len, theirs->iov_len, size_t{ProcRecord::kBounceBytes}});
-        const Reach reach = mail(owner, write ? Mail::kWrite : Mail::kRead,
-                                 reinterpret_cast<uint64_t>(theirs->iov_base), bytes, 0, 0,
-                                 static_cast<char*>(mine->iov_base));
-        if (reach != Reach::kOk) return reach;
+        const AccessResult reach = mail(owner, write ? Mail::kWrite : Mail::kRead,
+                                        reinterpret_cast<uint64_t>(theirs->iov_base), bytes, 0, 0,
+                                        static_cast<char*>(mine->iov_base));
+        if (reach != AccessResult::kOk) return reach;
         advance(mine, num_mine, bytes);
         advance(theirs, num_theirs, bytes);
     }
-    return Reach::kOk;
+    return AccessResult::kOk;
 }
 
-Reach HostFabric::mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes, uint64_t compare_add,
-                       uint64_t swap, char* data) {
+AccessResult HostFabric::mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes,
+                              uint64_t compare_add, uint64_t swap, char* data) {
     ProcRecord& proc = segment.proc(owner.slot);
     const bool am_server = std::this_thread::get_id() == service_.get_id();
     auto await = [&] {
@@ -321,14 +321,14 @@ Reach HostFabric::mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes, ui
     // A sender that died may have left a letter that is being worked on.
     if (!await()) {
         proc.mailbox.unlock();
-        return Reach::kDead;
+        return AccessResult::kDead;
     }
     uint64_t bounce = proc.bounce.load();
     if (bounce == 0) {
         bounce = segment.allocate_block(ProcRecord::kBounceBytes);
         proc.bounce.store(bounce);
     }
-    Reach reach = Reach::kFault;
+    AccessResult reach = AccessResult::kFault;
     if (bounce != 0) {
         char* buffer = segment.at<char>(bounce);
         if (kind == Mail::kWrite) std::memcpy(buffer, data, bytes);
@@ -340,10 +340,10 @@ Reach HostFabric::mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes, ui
         proc.mail_state.store(kPosted, std::memory_order_release);
         wake(owner);
         if (!await()) {
-            reach = Reach::kDead;
+            reach = AccessResult::kDead;
         } else if (proc.mail_state.load() == kDone) {
             if (kind != Mail::kWrite) std::memcpy(data, buffer, bytes);
-            reach = Reach::kOk;
+            reach = AccessResult::kOk;
         }
     }
     proc.mail_state.store(kEmpty, std::memory_order_release);

@@ -47,10 +47,10 @@ class HostFabric : public Fabric {
     bool local(Owner owner) const override { return owner == segment.self(); }
     uint64_t now_ns() const override;
     bool carries_payload() const override { return true; }
-    Reach move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
-               bool write) override;
-    Reach atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add, uint64_t swap,
-                 uint64_t* old) override;
+    AccessResult move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
+                      bool write) override;
+    AccessResult atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add,
+                        uint64_t swap, uint64_t* old) override;
     void doorbell(Qp& qp, uint32_t posted) override;
     void before_poll(Cq& cq) override;
     void after_poll(Cq& cq, int polled) override;
@@ -80,15 +80,15 @@ class HostFabric : public Fabric {
     void serve_mailbox();
     void wake(Owner owner);
 
-    Reach move_by_mail(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
-                       bool write);
-    Reach mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes, uint64_t compare_add,
-               uint64_t swap, char* data);
+    AccessResult move_by_mail(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
+                              bool write);
+    AccessResult mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes, uint64_t compare_add,
+                      uint64_t swap, char* data);
 
     // @return whether the queue waits for something: a receive, a peer that is not ready.
     bool run_queue(Qp& qp);
     // A datagram, with the faults that only datagrams have.
-    void send_astray(const Request& request);
+    void send_astray(const RequestMessage& request);
     bool handle_reply(Qp& qp, Reply reply, uint8_t rnr_timer);
     bool wait_for_peer(Qp& qp, bool rnr, uint64_t wait);
     void retry_stalled();
@@ -111,7 +111,7 @@ class HostFabric : public Fabric {
     std::atomic<uint32_t> seen_failures_{0};
 
     std::mutex astray_mutex_;
-    std::optional<std::pair<Request, std::vector<char>>> astray_;  // delayed
+    std::optional<std::pair<RequestMessage, std::vector<char>>> astray_;  // delayed
 };
 
 // Sleeps while the word has this value, at most so many nanoseconds; may wake early.

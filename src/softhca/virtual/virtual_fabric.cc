@@ -87,18 +87,18 @@ uint16_t VirtualFabricImpl::lid_of_guid(uint64_t guid) const {
     const uint64_t lid = guid - kGuidBase;
     return lid > 0 && lid < ports_.size() ? uint16_t(lid) : 0;
 }
-Reach VirtualFabricImpl::move(Owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
-                              bool write) {
+AccessResult VirtualFabricImpl::move(Owner, iovec* mine, int num_mine, iovec* theirs,
+                                     int num_theirs, bool write) {
     if (write) {
         copy_iov(theirs, num_theirs, mine, num_mine);
     } else {
         copy_iov(mine, num_mine, theirs, num_theirs);
     }
-    return Reach::kOk;
+    return AccessResult::kOk;
 }
 
-Reach VirtualFabricImpl::atomic(Owner, uint64_t addr, bool compare, uint64_t compare_add,
-                                uint64_t swap, uint64_t* old) {
+AccessResult VirtualFabricImpl::atomic(Owner, uint64_t addr, bool compare, uint64_t compare_add,
+                                       uint64_t swap, uint64_t* old) {
     auto* word = reinterpret_cast<uint64_t*>(addr);
     *old = *word;
     if (!compare) {
@@ -106,7 +106,7 @@ Reach VirtualFabricImpl::atomic(Owner, uint64_t addr, bool compare, uint64_t com
     } else if (*word == compare_add) {
         *word = swap;
     }
-    return Reach::kOk;
+    return AccessResult::kOk;
 }
 
 void VirtualFabricImpl::after_poll(Cq& cq, int polled) {

@@ -25,8 +25,8 @@ class ContextCache {
 // A message under way. Payload is what the adapter read when it sent it: it may land after its
 // sender is gone.
 struct Message {
-    Request request{};
-    Gather gather;
+    RequestMessage request{};
+    GatherList gather;
     std::vector<char> payload;
     iovec payload_iov{};
     uint32_t position = 0;
@@ -62,10 +62,10 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     bool local(Owner) const override { return true; }
     uint64_t now_ns() const override { return now_ / kPs; }
     bool carries_payload() const override { return false; }
-    Reach move(Owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
-               bool write) override;
-    Reach atomic(Owner, uint64_t addr, bool compare, uint64_t compare_add, uint64_t swap,
-                 uint64_t* old) override;
+    AccessResult move(Owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
+                      bool write) override;
+    AccessResult atomic(Owner, uint64_t addr, bool compare, uint64_t compare_add, uint64_t swap,
+                        uint64_t* old) override;
     void doorbell(Qp& qp, uint32_t posted) override;
     void before_poll(Cq&) override {}
     void after_poll(Cq& cq, int polled) override;
@@ -145,7 +145,7 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
 
     bool may_start(Qp& qp, const Wqe& wqe);
     void transmit(Qp& qp);
-    void send(Qp& qp, const Wqe& wqe, const Gather& gather, uint64_t start);
+    void send(Qp& qp, const Wqe& wqe, const GatherList& gather, uint64_t start);
     void launch(Qp& qp, Message* message, uint64_t end);
     void duplicate(Qp& qp, const Message& original, uint64_t end);
     void arrive(Message* message);

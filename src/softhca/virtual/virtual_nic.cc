@@ -132,7 +132,7 @@ void VirtualFabricImpl::transmit(Qp& qp) {
         case FaultInjector::Fate::kNothing:
             break;
     }
-    Gather gather;
+    GatherList gather;
     const bool local = is_local(wqe.opcode);
     const ibv_wc_status status = local ? execute_local(qp, wqe) : prepare(qp, position, &gather);
     if (local || status != IBV_WC_SUCCESS) {
@@ -150,7 +150,7 @@ void VirtualFabricImpl::transmit(Qp& qp) {
     if (qp.sq_next != qp.sq_tail) schedule_transmit(qp, start);
 }
 
-void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint64_t start) {
+void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const GatherList& gather, uint64_t start) {
     Port& port = ports_[qp.record->lid];
     Message* message = new_message();
     message->gather = gather;
@@ -207,7 +207,7 @@ void VirtualFabricImpl::duplicate(Qp& qp, const Message& original, uint64_t end)
 }
 
 void VirtualFabricImpl::arrive(Message* message) {
-    const Request& request = message->request;
+    const RequestMessage& request = message->request;
     Qp* qp = qp_of(request.src_qpn);
     const bool acked = request.src_kind != QpKind::kUd && request.src_kind != QpKind::kUc;
     if (qp != nullptr && acked && message->epoch != qp->epoch) {
@@ -251,7 +251,7 @@ void VirtualFabricImpl::arrive(Message* message) {
 }
 
 void VirtualFabricImpl::deliver(Message* message) {
-    Request& request = message->request;
+    RequestMessage& request = message->request;
     Qp* qp = qp_of(request.src_qpn);
     const bool acked = request.src_kind != QpKind::kUd && request.src_kind != QpKind::kUc;
     // A requester that is gone takes no data back; what it sent still lands.
@@ -299,7 +299,7 @@ void VirtualFabricImpl::deliver(Message* message) {
 
 uint64_t VirtualFabricImpl::reply_time(const Message& message) {
     const Model& model = options_.model;
-    const Request& request = message.request;
+    const RequestMessage& request = message.request;
     uint64_t leaves = now_;
     if (message.reply == Reply::kAck && takes_data(request.opcode)) {
         Port& port = ports_[request.dest_lid];
@@ -313,7 +313,7 @@ uint64_t VirtualFabricImpl::reply_time(const Message& message) {
 }
 
 void VirtualFabricImpl::lose(Message* message) {
-    const Request& request = message->request;
+    const RequestMessage& request = message->request;
     Qp* qp = qp_of(request.src_qpn);
     if (qp != nullptr && qp->has_ack() && message->epoch == qp->epoch) {
         const uint64_t wait =

@@ -83,10 +83,10 @@ MemoryPlace in_turn(MemoryPlace place, unsigned rank) {
 
 void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, BenchOptions options,
                const std::string& memory) {
-    std::unique_ptr<Device> device;
+    std::unique_ptr<CudaDevice> device;
     const MemoryPlace where = MemoryPlace::parse(memory);
     // Before the library starts: it gets ready in the contexts that there are.
-    if (where.is_device) device = std::make_unique<Device>(in_turn(where, place.rank), true);
+    if (where.is_device) device = std::make_unique<CudaDevice>(in_turn(where, place.rank), true);
     options.device = device.get();
     ProcessHost host(place, options.ranks);
     Context context(options.ranks);

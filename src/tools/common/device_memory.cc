@@ -41,7 +41,7 @@ MemoryPlace MemoryPlace::parse(const std::string& text) {
         fmt::format("'{}' is neither host, pinned, cuda, vmm nor these two with :DEVICE", text));
 }
 
-Device::Device(const MemoryPlace& place, bool is_initiator) : place_(place) {
+CudaDevice::CudaDevice(const MemoryPlace& place, bool is_initiator) : place_(place) {
     const Driver& cuda = cuda_driver();
     int count = 0;
     check_cuda(cuda.device_get_count(&count), "cuDeviceGetCount");
@@ -55,11 +55,11 @@ Device::Device(const MemoryPlace& place, bool is_initiator) : place_(place) {
     make_current();
 }
 
-void Device::make_current() const {
+void CudaDevice::make_current() const {
     check_cuda(cuda_driver().context_set(context_), "cuCtxSetCurrent");
 }
 
-void Device::connect(const Device& first, const Device& second) {
+void CudaDevice::connect(const CudaDevice& first, const CudaDevice& second) {
     if (first.context_ == second.context_) return;
     const Driver& cuda = cuda_driver();
     second.make_current();
@@ -68,12 +68,12 @@ void Device::connect(const Device& first, const Device& second) {
     (void)cuda.context_enable_peer(second.context_, 0);
 }
 
-void Device::pin(void* address, size_t length) const {
+void CudaDevice::pin(void* address, size_t length) const {
     make_current();
     check_cuda(cuda_driver().host_register(address, length, 0), "cuMemHostRegister");
 }
 
-void Device::unpin(void* address) const {
+void CudaDevice::unpin(void* address) const {
     const Driver& cuda = cuda_driver();
     if (cuda.context_set(context_) == 0) (void)cuda.host_unregister(address);
 }
@@ -88,7 +88,7 @@ size_t whole_pages(size_t length) {
 
 }  // namespace
 
-std::byte* Device::allocate_virtual(size_t length) const {
+std::byte* CudaDevice::allocate_virtual(size_t length) const {
     const Driver& cuda = cuda_driver();
     const size_t whole = whole_pages(length);
     abi::AllocationHandle allocation = 0;
@@ -112,7 +112,7 @@ std::byte* Device::allocate_virtual(size_t length) const {
     return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-std::byte* Device::allocate(size_t length) const {
+std::byte* CudaDevice::allocate(size_t length) const {
     make_current();
     if (place_.is_virtual) return allocate_virtual(length);
     abi::DevicePointer address = 0;
@@ -120,7 +120,7 @@ std::byte* Device::allocate(size_t length) const {
     return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-void Device::free(void* memory, size_t length) const {
+void CudaDevice::free(void* memory, size_t length) const {
     const Driver& cuda = cuda_driver();
     const auto address = reinterpret_cast<uintptr_t>(memory);
     (void)cuda.context_set(context_);
@@ -131,7 +131,7 @@ void Device::free(void* memory, size_t length) const {
     }
 }
 
-void Device::copy(void* to, const void* from, size_t length) const {
+void CudaDevice::copy(void* to, const void* from, size_t length) const {
     if (length == 0) return;
     make_current();
     const Driver& cuda = cuda_driver();

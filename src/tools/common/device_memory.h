@@ -27,19 +27,19 @@ struct MemoryPlace {
 };
 
 // The CUDA driver as a program uses it: a primary context, and copies that have ended on return.
-class Device {
+class CudaDevice {
   public:
     // Makes the device's primary context and has it current on this thread. Throws
     // std::runtime_error if there is no such device.
-    Device(const MemoryPlace& place, bool is_initiator);
-    Device(const Device&) = delete;
+    CudaDevice(const MemoryPlace& place, bool is_initiator);
+    CudaDevice(const CudaDevice&) = delete;
 
     // Messages lie in host memory that is pinned.
     bool is_pinned() const { return place_.is_pinned; }
     bool is_virtual() const { return place_.is_virtual; }
     void make_current() const;
     // Have the devices reach each other's memory, where they can.
-    static void connect(const Device& first, const Device& second);
+    static void connect(const CudaDevice& first, const CudaDevice& second);
     // Until unpin().
     void pin(void* address, size_t length) const;
     void unpin(void* address) const;

@@ -9,7 +9,7 @@
 
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
-#include "tools/perf/peer.h"
+#include "tools/perf/pair_end.h"
 
 namespace tools::perf {
 namespace {
@@ -49,14 +49,14 @@ class Side {
     Side(Side&&) = delete;
 
     bool is_device() const { return place_.is_device; }
-    const std::optional<Device>& device() const { return device_; }
+    const std::optional<CudaDevice>& device() const { return device_; }
     uint64_t address() const { return address_; }
 
   private:
     static constexpr size_t kPage = 4096;
     MemoryPlace place_;
     size_t length_;
-    std::optional<Device> device_;
+    std::optional<CudaDevice> device_;
     uint64_t address_ = 0;
 };
 
@@ -69,7 +69,8 @@ class Copies {
         // Copies run in the context of a device's memory, the first one's if there are two.
         const Side& runs = from_.is_device() || !to_.is_device() ? from_ : to_;
         if (!runs.device()) throw std::runtime_error("neither memory is a device's or pinned");
-        if (from_.is_device() && to_.is_device()) Device::connect(*from_.device(), *to_.device());
+        if (from_.is_device() && to_.is_device())
+            CudaDevice::connect(*from_.device(), *to_.device());
         runs.device()->make_current();
         check_cuda(cuda_driver().stream_create(&stream_, abi::kStreamNonBlocking),
                    "cuStreamCreate");

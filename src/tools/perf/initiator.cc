@@ -36,7 +36,7 @@ class Pace {
 
 }  // namespace
 
-Initiator::Initiator(Peer& peer, std::atomic<uint64_t>& done)
+Initiator::Initiator(PairEnd& peer, std::atomic<uint64_t>& done)
     : peer_(peer), options_(peer.options()), done_(done) {}
 bool Initiator::writes() const {
     return options_.operation == Operation::kPut ||
@@ -50,12 +50,13 @@ void Initiator::warm_up(Metric metric, uint64_t size) {
 }
 uint64_t Initiator::target_usage() {
     return peer_
-        .ask({.kind = Order::Kind::kUsage, .slots = 0, .size = 0, .sequence = 0, .count = 0})
+        .ask({.kind = Instruction::Kind::kUsage, .slots = 0, .size = 0, .sequence = 0, .count = 0})
         .value;
 }
 
 void Initiator::leave() {
-    peer_.order({.kind = Order::Kind::kLeave, .slots = 0, .size = 0, .sequence = 0, .count = 0});
+    peer_.instruct(
+        {.kind = Instruction::Kind::kLeave, .slots = 0, .size = 0, .sequence = 0, .count = 0});
     peer_.flush();
 }
 
@@ -158,7 +159,7 @@ Sample Initiator::latency(uint64_t size, const Span& span) {
     const unsigned slots = is_batch ? slots_ : 1;
     if (is_two_sided()) {
         peer_.arrivals() = {.size = size, .slots = slots_};
-        peer_.ask({Order::Kind::kEcho, slots_, size, 0, 0});
+        peer_.ask({Instruction::Kind::kEcho, slots_, size, 0, 0});
     }
     const Pace pace(span.operations, span.time);
     int64_t measured = 0;
@@ -166,7 +167,7 @@ Sample Initiator::latency(uint64_t size, const Span& span) {
         if (verifies) {
             sequence_ += slots;
             if (writes()) peer_.fill(sequence_, slots, size, is_batch);
-            if (reads()) peer_.ask({Order::Kind::kFill, slots, size, sequence_, 0});
+            if (reads()) peer_.ask({Instruction::Kind::kFill, slots, size, sequence_, 0});
         }
         const int64_t begin = now();
         exchange(is_two_sided() ? number : 0, size);
@@ -178,7 +179,8 @@ Sample Initiator::latency(uint64_t size, const Span& span) {
             sample.latencies[number % kMostLatencies] = taken;
         }
         if (verifies && writes()) {
-            expect_right(peer_.ask({Order::Kind::kCheck, slots, size, sequence_, 0}).wrong, size);
+            expect_right(peer_.ask({Instruction::Kind::kCheck, slots, size, sequence_, 0}).wrong,
+                         size);
         } else if (verifies) {
             expect_right(peer_.count_wrong(sequence_, slots, size, is_batch), size);
         }
@@ -195,13 +197,13 @@ Sample Initiator::latency(uint64_t size, const Span& span) {
 
 Sample Initiator::bandwidth(uint64_t size, const Span& span) {
     Sample sample;
-    if (is_two_sided()) peer_.ask({Order::Kind::kReceive, window_, size, 0, 0});
+    if (is_two_sided()) peer_.ask({Instruction::Kind::kReceive, window_, size, 0, 0});
     Window window;
     const ucp_request_param_t params = window.params();
     const Pace pace(span.operations, span.time);
     while (pace.goes_on(sample.operations)) {
         do {
-            // Messages end in any order, and each has a content of its own until then.
+            // Messages end in any instruction, and each has a content of its own until then.
             const bool is_turn = sample.operations % slots_ == 0;
             if (is_turn && options_.verify && is_two_sided()) peer_.drain(window);
             window.started(start(sample.operations++, size, params));
@@ -231,7 +233,7 @@ Sample Initiator::verified_bandwidth(uint64_t size, const Span& span) {
     while (pace.goes_on(sample.operations)) {
         sequence_ += slots_;
         if (writes()) peer_.fill(sequence_, slots_, size, is_batch);
-        if (reads()) peer_.ask({Order::Kind::kFill, slots_, size, sequence_, 0});
+        if (reads()) peer_.ask({Instruction::Kind::kFill, slots_, size, sequence_, 0});
         const int64_t begin = now();
         for (unsigned i = 0; i < (is_batch ? 1 : slots_); ++i) {
             while (window.outstanding() >= window_) peer_.progress();
@@ -244,7 +246,8 @@ Sample Initiator::verified_bandwidth(uint64_t size, const Span& span) {
         if (reads()) {
             expect_right(peer_.count_wrong(sequence_, slots_, size, is_batch), size);
         } else {
-            expect_right(peer_.ask({Order::Kind::kCheck, slots_, size, sequence_, 0}).wrong, size);
+            expect_right(peer_.ask({Instruction::Kind::kCheck, slots_, size, sequence_, 0}).wrong,
+                         size);
         }
         done_.store(sample.operations, std::memory_order_relaxed);
     }
@@ -255,7 +258,7 @@ Sample Initiator::verified_bandwidth(uint64_t size, const Span& span) {
 // Messages and notifications are there only when the target says so.
 void Initiator::finish(uint64_t operations, uint64_t size) {
     if (!is_two_sided() && !options_.notify) return;
-    expect_right(peer_.ask({Order::Kind::kEnd, slots_, size, 0, operations}).wrong, size);
+    expect_right(peer_.ask({Instruction::Kind::kEnd, slots_, size, 0, operations}).wrong, size);
 }
 
 void Initiator::expect_right(uint64_t wrong, uint64_t size) const {

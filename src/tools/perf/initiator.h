@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tools/perf/peer.h"
+#include "tools/perf/pair_end.h"
 
 namespace tools::perf {
 
@@ -22,7 +22,7 @@ struct Sample {
 class Initiator {
   public:
     // `done` counts operations while they are measured, for those who watch.
-    Initiator(Peer& peer, std::atomic<uint64_t>& done);
+    Initiator(PairEnd& peer, std::atomic<uint64_t>& done);
 
     void warm_up(Metric metric, uint64_t size);
     Sample measure(Metric metric, uint64_t size) {
@@ -55,7 +55,7 @@ class Initiator {
     bool reads() const { return !is_two_sided() && !writes(); }
     void expect_right(uint64_t wrong, uint64_t size) const;
 
-    Peer& peer_;
+    PairEnd& peer_;
     const Options& options_;
     std::atomic<uint64_t>& done_;
     std::vector<ucpx_piece_t> pieces_;

@@ -18,12 +18,12 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/units.h"
 #include "tools/perf/initiator.h"
-#include "tools/perf/peer.h"
+#include "tools/perf/pair_end.h"
 
 namespace tools::perf {
 namespace {
 
-using Peers = std::vector<std::unique_ptr<Peer>>;
+using Peers = std::vector<std::unique_ptr<PairEnd>>;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kWatchPeriod{250};
@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kWatchPeriod{250};
 Peers make_peers(const Context& context, const Options& options, bool is_initiator) {
     Peers peers;
     for (unsigned i = 0; i < options.threads; ++i) {
-        peers.push_back(std::make_unique<Peer>(context, options, i, is_initiator));
+        peers.push_back(std::make_unique<PairEnd>(context, options, i, is_initiator));
     }
     return peers;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/peer.h"
+#include "tools/perf/pair_end.h"
 
 #include <sys/resource.h>
 
@@ -9,28 +9,29 @@
 namespace tools::perf {
 namespace {
 
-// The order that ends what is being done.
-class NextOrder {
+// The instruction that ends what is being done.
+class NextInstruction {
   public:
-    explicit NextOrder(Peer& peer) : peer_(peer), receive_(peer.receive_order(&order_)) {}
+    explicit NextInstruction(PairEnd& peer)
+        : peer_(peer), receive_(peer.receive_instruction(&instruction_)) {}
     bool has_come() const {
         return !UCS_PTR_IS_PTR(receive_) || ucp_request_is_completed(receive_) != 0;
     }
-    Order take() {
+    Instruction take() {
         peer_.wait(receive_);
-        return order_;
+        return instruction_;
     }
 
   private:
-    Peer& peer_;
-    Order order_{};
+    PairEnd& peer_;
+    Instruction instruction_{};
     ucs_status_ptr_t receive_;
 };
 
 // A receive that is posted again and again.
 class DataReceive {
   public:
-    void post(Peer& peer, std::byte* buffer, uint64_t size) {
+    void post(PairEnd& peer, std::byte* buffer, uint64_t size) {
         ucp_request_param_t params = peer.params();
         params.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         request_ = ucp_tag_recv_nbx(peer.worker(), buffer, size, kDataTag, ~ucp_tag_t{0}, &params);
@@ -45,7 +46,7 @@ class DataReceive {
         check(status, "receive");
         return info.length;
     }
-    void cancel(Peer& peer) {
+    void cancel(PairEnd& peer) {
         ucp_request_cancel(peer.worker(), request_);
         while (!is_done()) peer.progress();
         ucp_request_free(request_);
@@ -55,69 +56,69 @@ class DataReceive {
     ucs_status_ptr_t request_ = nullptr;
 };
 
-void echo_messages(Peer& peer, const Order& order) {
-    NextOrder next(peer);
+void echo_messages(PairEnd& peer, const Instruction& instruction) {
+    NextInstruction next(peer);
     Answer result{};
     DataReceive receive;
-    std::byte* buffer = peer.slot(0, order.size);
-    receive.post(peer, buffer, order.size);
+    std::byte* buffer = peer.slot(0, instruction.size);
+    receive.post(peer, buffer, instruction.size);
     peer.answer({});
     const ucp_request_param_t params = peer.params();
     for (uint64_t sequence = 0; !next.has_come();) {
         peer.progress();
         if (!receive.is_done()) continue;
         const size_t length = receive.take();
-        result.wrong += !peer.is_as_sent({buffer, length}, order.size, sequence);
+        result.wrong += !peer.is_as_sent({buffer, length}, instruction.size, sequence);
         ++sequence;
-        peer.wait(ucp_tag_send_nbx(peer.endpoint(), buffer, order.size, kDataTag, &params));
-        receive.post(peer, buffer, order.size);
+        peer.wait(ucp_tag_send_nbx(peer.endpoint(), buffer, instruction.size, kDataTag, &params));
+        receive.post(peer, buffer, instruction.size);
     }
     next.take();
     receive.cancel(peer);
     peer.answer(result);
 }
 
-void echo_active_messages(Peer& peer, const Order& order) {
-    NextOrder next(peer);
-    peer.arrivals() = {.size = order.size, .slots = order.slots};
+void echo_active_messages(PairEnd& peer, const Instruction& instruction) {
+    NextInstruction next(peer);
+    peer.arrivals() = {.size = instruction.size, .slots = instruction.slots};
     const ucp_request_param_t params = peer.params();
     peer.answer({});
     for (uint64_t sequence = 0; !next.has_come();) {
         peer.progress();
         if (peer.arrivals().finished == sequence) continue;
-        std::byte* buffer = peer.slot(sequence % order.slots, order.size);
-        if (peer.options().verify) peer.fill_message({buffer, order.size}, sequence);
+        std::byte* buffer = peer.slot(sequence % instruction.slots, instruction.size);
+        if (peer.options().verify) peer.fill_message({buffer, instruction.size}, sequence);
         ++sequence;
-        peer.wait(
-            ucp_am_send_nbx(peer.endpoint(), kMessageId, nullptr, 0, buffer, order.size, &params));
+        peer.wait(ucp_am_send_nbx(peer.endpoint(), kMessageId, nullptr, 0, buffer, instruction.size,
+                                  &params));
     }
     next.take();
     peer.answer({peer.arrivals().wrong, 0});
 }
 
-void receive_messages(Peer& peer, const Order& order) {
-    NextOrder next(peer);
+void receive_messages(PairEnd& peer, const Instruction& instruction) {
+    NextInstruction next(peer);
     Answer result{};
-    std::vector<DataReceive> receives(order.slots);
-    for (unsigned i = 0; i < order.slots; ++i) {
-        receives[i].post(peer, peer.slot(i, order.size), order.size);
+    std::vector<DataReceive> receives(instruction.slots);
+    for (unsigned i = 0; i < instruction.slots; ++i) {
+        receives[i].post(peer, peer.slot(i, instruction.size), instruction.size);
     }
     peer.answer({});
     uint64_t sequence = 0;
     const auto take_one = [&] {
-        const unsigned place = static_cast<unsigned>(sequence % order.slots);
-        std::byte* buffer = peer.slot(place, order.size);
+        const unsigned place = static_cast<unsigned>(sequence % instruction.slots);
+        std::byte* buffer = peer.slot(place, instruction.size);
         const size_t length = receives[place].take();
-        result.wrong += !peer.is_as_sent({buffer, length}, order.size, sequence);
+        result.wrong += !peer.is_as_sent({buffer, length}, instruction.size, sequence);
         ++sequence;
-        receives[place].post(peer, buffer, order.size);
+        receives[place].post(peer, buffer, instruction.size);
     };
     while (!next.has_come()) {
         peer.progress();
-        while (receives[sequence % order.slots].is_done()) take_one();
+        while (receives[sequence % instruction.slots].is_done()) take_one();
     }
     for (const uint64_t count = next.take().count; sequence < count;) {
-        if (receives[sequence % order.slots].is_done()) {
+        if (receives[sequence % instruction.slots].is_done()) {
             take_one();
         } else {
             peer.progress();
@@ -128,9 +129,9 @@ void receive_messages(Peer& peer, const Order& order) {
     for (DataReceive& receive : receives) receive.cancel(peer);
 }
 
-void receive_active_messages(Peer& peer, const Order& order) {
-    NextOrder next(peer);
-    peer.arrivals() = {.size = order.size, .slots = order.slots};
+void receive_active_messages(PairEnd& peer, const Instruction& instruction) {
+    NextInstruction next(peer);
+    peer.arrivals() = {.size = instruction.size, .slots = instruction.slots};
     peer.answer({});
     while (!next.has_come()) peer.progress();
     const uint64_t count = next.take().count;
@@ -150,37 +151,40 @@ uint64_t process_usage() {
     return nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
 }
 
-void serve(Peer& peer) {
+void serve(PairEnd& peer) {
     const bool is_am = peer.options().operation == Operation::kAm;
     const uint64_t room = peer.options().buffer_length();
     for (;;) {
-        const Order order = NextOrder(peer).take();
-        if (order.slots > 0 && order.size > room / order.slots) {
-            throw std::runtime_error("an order for more memory than there is");
+        const Instruction instruction = NextInstruction(peer).take();
+        if (instruction.slots > 0 && instruction.size > room / instruction.slots) {
+            throw std::runtime_error("an instruction for more memory than there is");
         }
-        switch (order.kind) {
-            case Order::Kind::kFill:
-                peer.fill(order.sequence, order.slots, order.size, false);
+        switch (instruction.kind) {
+            case Instruction::Kind::kFill:
+                peer.fill(instruction.sequence, instruction.slots, instruction.size, false);
                 peer.answer({});
                 break;
-            case Order::Kind::kCheck:
-                peer.answer({peer.count_wrong(order.sequence, order.slots, order.size, false), 0});
+            case Instruction::Kind::kCheck:
+                peer.answer({peer.count_wrong(instruction.sequence, instruction.slots,
+                                              instruction.size, false),
+                             0});
                 break;
-            case Order::Kind::kEcho:
-                is_am ? echo_active_messages(peer, order) : echo_messages(peer, order);
+            case Instruction::Kind::kEcho:
+                is_am ? echo_active_messages(peer, instruction) : echo_messages(peer, instruction);
                 break;
-            case Order::Kind::kReceive:
-                is_am ? receive_active_messages(peer, order) : receive_messages(peer, order);
+            case Instruction::Kind::kReceive:
+                is_am ? receive_active_messages(peer, instruction)
+                      : receive_messages(peer, instruction);
                 break;
-            case Order::Kind::kEnd:
-                while (peer.arrivals().notified < order.count) peer.progress();
-                peer.arrivals().notified -= order.count;
+            case Instruction::Kind::kEnd:
+                while (peer.arrivals().notified < instruction.count) peer.progress();
+                peer.arrivals().notified -= instruction.count;
                 peer.answer({});
                 break;
-            case Order::Kind::kUsage:
+            case Instruction::Kind::kUsage:
                 peer.answer({0, process_usage()});
                 break;
-            case Order::Kind::kLeave:
+            case Instruction::Kind::kLeave:
                 peer.flush();
                 return;
         }

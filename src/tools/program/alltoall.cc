@@ -16,8 +16,8 @@ class Exchange {
           options_(options),
           out_(options.size_max, rank.count(), options.device),
           in_(options.size_max, rank.count(), options.device),
-          sent_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.device)),
-          received_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.device)) {}
+          sent_(rank.count(), SequenceCheck(options.seed, MessageKind::kHot, options.device)),
+          received_(rank.count(), SequenceCheck(options.seed, MessageKind::kHot, options.device)) {}
 
     void keep_own(std::span<std::byte> to, std::span<const std::byte> from) const {
         if (options_.device != nullptr) {
@@ -35,9 +35,9 @@ class Exchange {
             const auto message = out_.slot(to, size);
             if (options_.verify) sent_[to].fill(message, self, to);
             Batch batch(rank_);
-            batch.receive(make_tag(Stream::kHot, from), kExactTag, in_.slot(from, size).data(),
+            batch.receive(make_tag(MessageKind::kHot, from), kExactTag, in_.slot(from, size).data(),
                           size);
-            batch.send(to, make_tag(Stream::kHot, self), message.data(), size);
+            batch.send(to, make_tag(MessageKind::kHot, self), message.data(), size);
             co_await batch.done();
             if (options_.verify) received_[from].check(in_.slot(from, size), from, self);
         }
@@ -70,10 +70,10 @@ Task agree(Rank& rank, uint64_t* rounds) {
     Batch batch(rank);
     if (rank.index() == 0) {
         for (unsigned peer = 1; peer < rank.count(); ++peer) {
-            batch.send(peer, make_tag(Stream::kControl, 0), rounds, sizeof(*rounds));
+            batch.send(peer, make_tag(MessageKind::kControl, 0), rounds, sizeof(*rounds));
         }
     } else {
-        batch.receive(make_tag(Stream::kControl, 0), kExactTag, rounds, sizeof(*rounds));
+        batch.receive(make_tag(MessageKind::kControl, 0), kExactTag, rounds, sizeof(*rounds));
     }
     co_await batch.done();
 }

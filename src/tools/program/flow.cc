@@ -7,7 +7,7 @@
 #include <memory>
 #include <queue>
 
-#include "tools/program/sink.h"
+#include "tools/program/message_sink.h"
 #include "ucs/sys/random.h"
 
 namespace tools {
@@ -49,7 +49,7 @@ class Flow {
           options_(options),
           messages_(messages),
           buffer_(options.size, options.verify ? options.window : 1),
-          sequences_(rank.count(), SequenceCheck(options.seed, Stream::kHot)) {}
+          sequences_(rank.count(), SequenceCheck(options.seed, MessageKind::kHot)) {}
 
     // Until the host's clock reaches `end`. Returns when all is sent.
     Task run(std::vector<PeerWeight> peers, int64_t end) {
@@ -78,7 +78,7 @@ class Flow {
             turns.pop();
             const auto message = buffer_.slot(options_.verify ? next : 0, options_.size);
             if (options_.verify) sequences_[turn.peer].fill(message, rank_.index(), turn.peer);
-            batch.send(turn.peer, make_tag(Stream::kHot, rank_.index()), message.data(),
+            batch.send(turn.peer, make_tag(MessageKind::kHot, rank_.index()), message.data(),
                        message.size());
             turn.when += turn.distance;
             turns.push(turn);
@@ -102,11 +102,11 @@ using Sender = std::function<Task(int64_t start, uint64_t& messages)>;
 // The program of a rank, once it is connected: it receives from everybody while it sends, and
 // reports.
 Task run_sender(Rank& rank, const FlowOptions& options, const Sender& sender) {
-    Sink sink(rank, {.stream = Stream::kHot,
-                     .max_size = options.size,
-                     .seed = options.seed,
-                     .verify = options.verify,
-                     .depth = options.window});
+    MessageSink sink(rank, {.stream = MessageKind::kHot,
+                            .max_size = options.size,
+                            .seed = options.seed,
+                            .verify = options.verify,
+                            .depth = options.window});
     rank.spawn(sink.run());
     co_await rank.barrier();
     const int64_t start = rank.host().now();
@@ -187,7 +187,8 @@ Task send_paced(Rank& rank, uint64_t size, int64_t until, std::vector<PacedPeer>
         next.next += static_cast<int64_t>(1e9 / next.rate);
         const int64_t begun = rank.host().now();
         Batch batch(rank);
-        batch.send(next.peer, make_tag(Stream::kHot, rank.index()), message.data(), message.size());
+        batch.send(next.peer, make_tag(MessageKind::kHot, rank.index()), message.data(),
+                   message.size());
         co_await batch.done();
         rank.host().completed(rank.host().now() - begun);
         ++*messages;

@@ -46,9 +46,9 @@ class Neighbours {
             for (size_t i = 0; i < neighbours_.size(); ++i) {
                 const Neighbour& each = neighbours_[i];
                 if (step % each.distance != 0) continue;
-                batch.receive(make_tag(Stream::kHot, each.peer), kExactTag,
+                batch.receive(make_tag(MessageKind::kHot, each.peer), kExactTag,
                               in_[i].slot(0, options_.size).data(), options_.size);
-                batch.send(each.peer, make_tag(Stream::kHot, rank_.index()),
+                batch.send(each.peer, make_tag(MessageKind::kHot, rank_.index()),
                            out_.slot(0, options_.size).data(), options_.size);
                 ++messages_;
             }
@@ -99,10 +99,10 @@ class Bulk {
             co_await batch.at_most(kBulkWindow - 1);
             if (sends_) {
                 co_await rank_.sleep_until(start + time_of(message, options_.bulk_rate));
-                batch.send(partner_, make_tag(Stream::kTrickle, rank_.index()), buffer_.data(),
+                batch.send(partner_, make_tag(MessageKind::kTrickle, rank_.index()), buffer_.data(),
                            buffer_.size());
             } else {
-                batch.receive(make_tag(Stream::kTrickle, partner_), kExactTag, buffer_.data(),
+                batch.receive(make_tag(MessageKind::kTrickle, partner_), kExactTag, buffer_.data(),
                               buffer_.size());
             }
         }

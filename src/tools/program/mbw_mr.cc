@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "tools/program/sink.h"
+#include "tools/program/message_sink.h"
 #include "tools/program/verify.h"
 
 namespace tools {
@@ -19,7 +19,7 @@ class Trickle {
           peers_(std::move(peers)),
           batch_(rank),
           buffer_(options.size_max, options.verify ? static_cast<unsigned>(peers_.size()) : 1),
-          sequences_(peers_.size(), SequenceCheck(options.seed, Stream::kTrickle)) {}
+          sequences_(peers_.size(), SequenceCheck(options.seed, MessageKind::kTrickle)) {}
 
     // Count hot messages. @return whether a round is due
     bool due(uint64_t hot_messages) {
@@ -33,7 +33,8 @@ class Trickle {
         for (unsigned i = 0; i < peers_.size(); ++i) {
             const auto message = buffer_.slot(options_.verify ? i : 0, size);
             if (options_.verify) sequences_[i].fill(message, rank_.index(), peers_[i]);
-            batch_.send(peers_[i], make_tag(Stream::kTrickle, rank_.index()), message.data(), size);
+            batch_.send(peers_[i], make_tag(MessageKind::kTrickle, rank_.index()), message.data(),
+                        size);
         }
     }
     auto finish() { return batch_.done(); }
@@ -56,7 +57,7 @@ class Pair {
           partner_(partner),
           trickle_(trickle),
           buffer_(options.size_max, options.verify ? options.window : 1, options.device),
-          sequence_(options.seed, Stream::kHot, options.device) {}
+          sequence_(options.seed, MessageKind::kHot, options.device) {}
 
     // Windows until the pacer has enough; the receiver is told how many to expect.
     Task send(uint64_t size, Pacer pacer, Sample* sample) {
@@ -65,7 +66,8 @@ class Pair {
         uint64_t windows = 0;
         for (;;) {
             uint64_t more = pacer.next(rank_.host().now() - start, windows);
-            batch.send(partner_, make_tag(Stream::kControl, rank_.index()), &more, sizeof(more));
+            batch.send(partner_, make_tag(MessageKind::kControl, rank_.index()), &more,
+                       sizeof(more));
             if (more == 0) break;
             for (uint64_t i = 0; i < more; ++i) co_await send_window(size, batch);
             windows += more;
@@ -79,7 +81,8 @@ class Pair {
         for (;;) {
             Batch batch(rank_);
             uint64_t more = 0;
-            batch.receive(make_tag(Stream::kControl, partner_), kExactTag, &more, sizeof(more));
+            batch.receive(make_tag(MessageKind::kControl, partner_), kExactTag, &more,
+                          sizeof(more));
             co_await batch.done();
             if (more == 0) co_return;
             for (uint64_t i = 0; i < more; ++i) co_await receive_window(size, batch);
@@ -88,14 +91,14 @@ class Pair {
 
   private:
     Task send_window(uint64_t size, Batch& batch) {
-        const ucp_tag_t tag = make_tag(Stream::kHot, rank_.index());
+        const ucp_tag_t tag = make_tag(MessageKind::kHot, rank_.index());
         for (unsigned i = 0; i < options_.window; ++i) {
             const auto message = buffer_.slot(options_.verify ? i : 0, size);
             if (options_.verify) sequence_.fill(message, rank_.index(), partner_);
             batch.send(partner_, tag, message.data(), size);
         }
         uint32_t acknowledgement = 0;
-        batch.receive(make_tag(Stream::kAck, partner_), kExactTag, &acknowledgement,
+        batch.receive(make_tag(MessageKind::kAck, partner_), kExactTag, &acknowledgement,
                       sizeof(acknowledgement));
         if (trickle_.due(options_.window)) co_await trickle_.send(size);
         co_await batch.done();
@@ -103,7 +106,7 @@ class Pair {
     }
 
     Task receive_window(uint64_t size, Batch& batch) {
-        const ucp_tag_t tag = make_tag(Stream::kHot, partner_);
+        const ucp_tag_t tag = make_tag(MessageKind::kHot, partner_);
         for (unsigned i = 0; i < options_.window; ++i) {
             const auto message = buffer_.slot(options_.verify ? i : 0, size);
             batch.receive(tag, kExactTag, message.data(), size);
@@ -115,7 +118,7 @@ class Pair {
             }
         }
         const uint32_t acknowledgement = 1;
-        batch.send(partner_, make_tag(Stream::kAck, rank_.index()), &acknowledgement,
+        batch.send(partner_, make_tag(MessageKind::kAck, rank_.index()), &acknowledgement,
                    sizeof(acknowledgement));
         co_await batch.done();
     }
@@ -158,10 +161,10 @@ Task mbw_mr(Rank& rank, const BenchOptions& options) {
     for (const unsigned peer : unused) rank.connect(peer);
 
     Trickle trickle(rank, options, role.sends ? unused : std::vector<unsigned>());
-    Sink sink(rank, {.stream = Stream::kTrickle,
-                     .max_size = options.size_max,
-                     .seed = options.seed,
-                     .verify = options.verify});
+    MessageSink sink(rank, {.stream = MessageKind::kTrickle,
+                            .max_size = options.size_max,
+                            .seed = options.seed,
+                            .verify = options.verify});
     rank.spawn(sink.run());
     Pair pair(rank, options, role.partner.value_or(rank.index()), trickle);
 

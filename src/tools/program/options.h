@@ -8,7 +8,7 @@
 
 namespace tools {
 
-class Device;
+class CudaDevice;
 
 // Says how many more rounds of a benchmark to run before the clock is looked at again: all at once
 // for a fixed number; for a fixed time in growing portions, none longer than a share of the time.
@@ -62,7 +62,7 @@ struct BenchOptions {
     int64_t settle = 0;       // nanoseconds of traffic before the first size
     uint64_t seed = 1;
     bool verify = false;
-    const Device* device = nullptr;  // of hot messages; null: host memory. Not owned
+    const CudaDevice* device = nullptr;  // of hot messages; null: host memory. Not owned
 
     unsigned hot_pairs() const { return pairs != 0 ? pairs : ranks / 2; }
 

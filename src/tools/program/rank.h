@@ -118,9 +118,9 @@ class [[nodiscard]] Task {
 };
 
 // Kinds of messages, told apart by the top byte of the tag; the sender's rank lies below.
-enum class Stream : uint8_t { kHot = 1, kAck, kControl, kTrickle };
+enum class MessageKind : uint8_t { kHot = 1, kAck, kControl, kTrickle };
 
-constexpr ucp_tag_t make_tag(Stream stream, unsigned sender) {
+constexpr ucp_tag_t make_tag(MessageKind stream, unsigned sender) {
     return static_cast<ucp_tag_t>(stream) << 56 | sender;
 }
 constexpr unsigned tag_sender(ucp_tag_t tag) {

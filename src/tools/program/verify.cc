@@ -13,7 +13,7 @@
 
 namespace tools {
 
-MessageBuffer::MessageBuffer(size_t size, unsigned slots, const Device* device)
+MessageBuffer::MessageBuffer(size_t size, unsigned slots, const CudaDevice* device)
     : memory_(nullptr, {}) {
     constexpr size_t kLine = 64;
     constexpr size_t kPage = 4096;

@@ -30,7 +30,7 @@ size_t check_payload(std::span<const std::byte> buffer, const PayloadKey& key);
 class MessageBuffer {
   public:
     // `device`: null for host memory.
-    MessageBuffer(size_t size, unsigned slots, const Device* device = nullptr);
+    MessageBuffer(size_t size, unsigned slots, const CudaDevice* device = nullptr);
 
     std::span<std::byte> slot(unsigned index, size_t length) const {
         return {memory_.get() + index * stride_, length};
@@ -38,7 +38,7 @@ class MessageBuffer {
 
   private:
     struct Free {
-        const Device* device;
+        const CudaDevice* device;
         size_t length;
         void operator()(std::byte* memory) const;
     };
@@ -51,7 +51,7 @@ class MessageBuffer {
 // direction and pair of ranks.
 class SequenceCheck {
   public:
-    SequenceCheck(uint64_t seed, Stream stream, const Device* device = nullptr)
+    SequenceCheck(uint64_t seed, MessageKind stream, const CudaDevice* device = nullptr)
         : seed_(seed), stream_(stream), device_(device) {}
 
     void fill(std::span<std::byte> message, unsigned sender, unsigned receiver);
@@ -60,8 +60,8 @@ class SequenceCheck {
 
   private:
     uint64_t seed_;
-    Stream stream_;
-    const Device* device_;
+    MessageKind stream_;
+    const CudaDevice* device_;
     std::vector<std::byte> bytes_;  // of a message that lies there
     uint64_t next_ = 0;
 };

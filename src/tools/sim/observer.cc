@@ -13,7 +13,7 @@ bool is_switching(ucpx_lane_state_t state) {
 
 }  // namespace
 
-void Observer::delivered(unsigned sender, unsigned receiver, size_t length) {
+void JobObserver::delivered(unsigned sender, unsigned receiver, size_t length) {
     ++messages_;
     const auto slot = static_cast<size_t>(now_ / interval_);
     if (slot >= timeline_.size()) timeline_.resize(slot + 1);
@@ -33,7 +33,7 @@ void Observer::delivered(unsigned sender, unsigned receiver, size_t length) {
     link.switched_since = link.ends_switching != 0;
 }
 
-void Observer::lane_changed(unsigned rank, unsigned peer, const ucpx_lane_event_t& event) {
+void JobObserver::lane_changed(unsigned rank, unsigned peer, const ucpx_lane_event_t& event) {
     if (event.old_state == event.new_state) return;
     const bool was = is_switching(event.old_state);
     const bool is = is_switching(event.new_state);

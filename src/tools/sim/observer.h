@@ -22,7 +22,7 @@ struct SwitchEvent {
 struct LinkTraffic {
     uint64_t messages = 0;
     uint64_t bytes = 0;
-    uint64_t before_mark = 0;  // of these, before Observer::mark()
+    uint64_t before_mark = 0;  // of these, before JobObserver::mark()
     int64_t last = -1;         // time of the last one; -1: none yet, or a pause came since
     unsigned ends_switching = 0;
     bool switched_since = false;  // a switch took place since the last delivery
@@ -33,10 +33,10 @@ struct LinkTraffic {
 };
 
 // Watches a simulated job from outside of its ranks: every delivery and every change of a lane.
-class Observer final : public DeliveryObserver {
+class JobObserver final : public DeliveryObserver {
   public:
     // `interval`: nanoseconds of one entry of the timeline.
-    Observer(unsigned ranks, int64_t interval)
+    JobObserver(unsigned ranks, int64_t interval)
         : ranks_(ranks), interval_(interval), links_(size_t{ranks} * ranks) {}
 
     void set_time(int64_t now) { now_ = now; }

@@ -16,7 +16,7 @@
 namespace tools {
 namespace {
 
-using Step = Trace::Step;
+using Step = ProgramTrace::Step;
 using Kind = Step::Kind;
 
 constexpr unsigned kMostRanks = 4096;
@@ -37,7 +37,7 @@ unsigned parse_rank(const std::string& text, size_t ranks) {
     return rank;
 }
 
-void read_line(Trace& trace, const std::string& line) {
+void read_line(ProgramTrace& trace, const std::string& line) {
     std::istringstream stream(line.substr(0, line.find('#')));
     std::vector<std::string> words;
     for (std::string word; stream >> word;) words.push_back(word);
@@ -85,7 +85,7 @@ void read_line(Trace& trace, const std::string& line) {
 }
 
 // Whether each message has its receive, in order, and each barrier all ranks.
-void check(const Trace& trace) {
+void check(const ProgramTrace& trace) {
     std::map<std::pair<unsigned, unsigned>, std::vector<uint64_t>> sent, received;
     std::vector<uint64_t> barriers(trace.ranks.size());
     for (unsigned rank = 0; rank < trace.ranks.size(); ++rank) {
@@ -133,11 +133,13 @@ Task replay(Rank& rank, const ReplayOptions& options) {
     for (const Step& step : steps) {
         switch (step.kind) {
             case Kind::kSend:
-                batch.send(step.peer, make_tag(Stream::kHot, rank.index()), out.data(), step.size);
+                batch.send(step.peer, make_tag(MessageKind::kHot, rank.index()), out.data(),
+                           step.size);
                 ++messages;
                 break;
             case Kind::kReceive:
-                batch.receive(make_tag(Stream::kHot, step.peer), kExactTag, in.data(), step.size);
+                batch.receive(make_tag(MessageKind::kHot, step.peer), kExactTag, in.data(),
+                              step.size);
                 break;
             case Kind::kWait:
                 co_await batch.done();
@@ -157,10 +159,10 @@ Task replay(Rank& rank, const ReplayOptions& options) {
     co_await rank.barrier();
 }
 
-Trace load_trace(const std::string& path) {
+ProgramTrace load_trace(const std::string& path) {
     std::ifstream file(path);
     if (!file) throw std::runtime_error(fmt::format("{}: cannot be read", path));
-    Trace trace;
+    ProgramTrace trace;
     unsigned number = 0;
     for (std::string line; std::getline(file, line);) {
         ++number;

@@ -10,7 +10,7 @@
 namespace tools {
 
 // What the ranks of a program did, as a file tells it (docs/benchmarks.md has its form).
-struct Trace {
+struct ProgramTrace {
     struct Step {
         enum class Kind : uint8_t { kSend, kReceive, kWait, kBarrier, kCompute } kind;
         unsigned peer = 0;
@@ -23,7 +23,7 @@ struct Trace {
 
 struct ReplayOptions {
     std::string path;
-    Trace trace;
+    ProgramTrace trace;
 };
 
 // Each rank's steps, one after the other; sends and receives are awaited by `wait`, and at the end.
@@ -32,6 +32,6 @@ Task replay(Rank& rank, const ReplayOptions& options);
 // Throws std::runtime_error with the file's name and line where it is not a trace, and where the
 // ranks' steps do not fit together: a message without a receive or with one that is too short, a
 // barrier that not all enter.
-Trace load_trace(const std::string& path);
+ProgramTrace load_trace(const std::string& path);
 
 }  // namespace tools

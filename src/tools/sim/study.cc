@@ -88,7 +88,7 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
 }
 
 // Marks half-time on behalf of all ranks.
-Task call_half_time(Rank& rank, Observer& observer, int64_t when) {
+Task call_half_time(Rank& rank, JobObserver& observer, int64_t when) {
     co_await rank.sleep_until(when);
     observer.mark();
 }
@@ -108,7 +108,7 @@ Task run_with_lanes(Rank& rank, const StudyOptions& options,
 
 // The links that were used, by what weight() says of either direction.
 template <typename Weight>
-std::vector<WeightedLink> used_links(const Observer& observer, unsigned ranks, Weight weight) {
+std::vector<WeightedLink> used_links(const JobObserver& observer, unsigned ranks, Weight weight) {
     std::vector<WeightedLink> links;
     for (unsigned a = 0; a < ranks; ++a) {
         for (unsigned b = a + 1; b < ranks; ++b) {
@@ -119,7 +119,7 @@ std::vector<WeightedLink> used_links(const Observer& observer, unsigned ranks, W
     return links;
 }
 
-MatchingReport judge_matching(const StudyOptions& options, const Observer& observer,
+MatchingReport judge_matching(const StudyOptions& options, const JobObserver& observer,
                               const std::vector<LaneEntry>& map) {
     const unsigned ranks = options.bench.ranks;
     const std::vector<WeightedLink> links = used_links(
@@ -135,7 +135,7 @@ MatchingReport judge_matching(const StudyOptions& options, const Observer& obser
     return compare_matching(links, admitted, ranks, options.cap, options.margin);
 }
 
-void judge_switches(const StudyOptions& options, const Observer& observer, StudyRun& run) {
+void judge_switches(const StudyOptions& options, const JobObserver& observer, StudyRun& run) {
     const bool shifts = options.judges(StudyOptions::Judgement::kRecovery);
     const int64_t phase = shifts ? options.shift.time : run.duration;
     run.switches = observer.switches().size();
@@ -153,7 +153,7 @@ void judge_switches(const StudyOptions& options, const Observer& observer, Study
 }
 
 // A link is in use if messages went over it.
-Promotions judge_promotions(const Observer& observer, const StudyRun& run, unsigned ranks) {
+Promotions judge_promotions(const JobObserver& observer, const StudyRun& run, unsigned ranks) {
     Promotions promotions;
     for (unsigned a = 0; a < ranks; ++a) {
         for (unsigned b = a + 1; b < ranks; ++b) {
@@ -173,7 +173,7 @@ Promotions judge_promotions(const Observer& observer, const StudyRun& run, unsig
     return promotions;
 }
 
-void judge_gaps(const Observer& observer, unsigned ranks, StudyRun& run) {
+void judge_gaps(const JobObserver& observer, unsigned ranks, StudyRun& run) {
     uint64_t messages = 0;
     for (unsigned a = 0; a < ranks; ++a) {
         for (unsigned b = 0; b < ranks; ++b) {
@@ -221,7 +221,7 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode,
         mode == kOracle ? greedy_matching(traffic, options.bench.ranks, options.cap)
                         : std::vector<WeightedLink>{};
     World world(world_options(options, mode));
-    Observer& observer = world.observer();
+    JobObserver& observer = world.observer();
     world.run([&](Rank& rank) {
         if (rank.index() == 0 && options.judges(StudyOptions::Judgement::kMatching)) {
             rank.spawn(call_half_time(rank, observer, options.zipf.time / 2));

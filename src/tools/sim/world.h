@@ -57,7 +57,7 @@ class World {
 
     int64_t now() const { return static_cast<int64_t>(fabric_.now()); }
     unsigned size() const { return static_cast<unsigned>(nodes_.size()); }
-    Observer& observer() { return observer_; }
+    JobObserver& observer() { return observer_; }
     softhca::Counters adapter_counters() const { return fabric_.total(); }
 
     // By index of the size: the samples of all ranks.
@@ -92,7 +92,7 @@ class World {
     std::unique_ptr<FabricClock> clock_;
     ucs::SeededEntropy entropy_;
     ucs::MapEnvironment environment_;
-    Observer observer_;
+    JobObserver observer_;
 
     std::vector<std::unique_ptr<Node>> nodes_;
     std::unordered_map<uint64_t, unsigned> rank_of_uid_;

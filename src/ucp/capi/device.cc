@@ -31,12 +31,12 @@ class Element {
     ucp_rkey_h rkey() const { return get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_RKEY>(element_.rkey); }
     ucp_ep_h ep() const { return get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_EP>(element_.ep); }
     // Where it begins in memory of that place and length, and how long it is.
-    KernelPiece local_piece(uint64_t start, size_t size) const {
+    MemoryListElement local_piece(uint64_t start, size_t size) const {
         const auto address = reinterpret_cast<uintptr_t>(
             get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_LOCAL_ADDR>(element_.local_addr));
         return piece(address == 0 ? start : address, start, size);
     }
-    KernelPiece remote_piece(uint64_t start, size_t size) const {
+    MemoryListElement remote_piece(uint64_t start, size_t size) const {
         const uint64_t address =
             get<UCP_DEVICE_MEM_LIST_ELEM_FIELD_REMOTE_ADDR>(element_.remote_addr);
         return piece(address == 0 ? start : address, start, size);
@@ -47,10 +47,10 @@ class Element {
     T get(const T& value) const {
         return (element_.field_mask & kField) != 0 ? value : T{};
     }
-    KernelPiece piece(uint64_t address, uint64_t start, size_t size) const {
+    MemoryListElement piece(uint64_t address, uint64_t start, size_t size) const {
         const bool has_length = (element_.field_mask & UCP_DEVICE_MEM_LIST_ELEM_FIELD_LENGTH) != 0;
         const uint64_t from_start = address - start;
-        KernelPiece piece;
+        MemoryListElement piece;
         piece.address = address;
         // What is not in the memory is found to be so by who covers it.
         piece.length = has_length ? element_.length : size - std::min<uint64_t>(from_start, size);
@@ -74,7 +74,7 @@ ucs_status_t refuse(size_t index, const char* why, ucs_status_t status) {
     return status;
 }
 
-ucs_status_t describe_local(const Element& element, size_t index, KernelPiece* piece) {
+ucs_status_t describe_local(const Element& element, size_t index, MemoryListElement* piece) {
     if (element.memh() == nullptr) return refuse(index, "no memh", UCS_ERR_INVALID_PARAM);
     const Memory& memory = unwrap(element.memh());
     *piece = element.local_piece(reinterpret_cast<uintptr_t>(memory.address()), memory.length());
@@ -86,7 +86,7 @@ ucs_status_t describe_local(const Element& element, size_t index, KernelPiece* p
 
 // Under the endpoint's lock.
 ucs_status_t describe_remote(Endpoint& endpoint, const Element& element, size_t index,
-                             KernelPiece* piece) {
+                             MemoryListElement* piece) {
     if (!worker_of(endpoint).context().has_feature(UCP_FEATURE_DEVICE))
         return refuse(index, "the context lacks UCP_FEATURE_DEVICE", UCS_ERR_UNSUPPORTED);
     const RemoteMemory& remote = unwrap(element.rkey());
@@ -108,7 +108,8 @@ ucs_status_t describe_remote(Endpoint& endpoint, const Element& element, size_t 
 }
 
 template <typename List>
-ucs_status_t create(MemoryLists::Kind kind, const std::vector<KernelPiece>& pieces, List** list) {
+ucs_status_t create(MemoryLists::Kind kind, const std::vector<MemoryListElement>& pieces,
+                    List** list) {
     void* address = nullptr;
     const ucs_status_t status = MemoryLists::instance().create(kind, pieces, &address);
     if (status == UCS_OK) *list = static_cast<List*>(address);
@@ -140,7 +141,7 @@ ucs_status_t ucp_device_local_mem_list_create(const ucp_device_mem_list_params_t
         ucs::log_error("a list for kernels: the context lacks UCP_FEATURE_DEVICE");
         return UCS_ERR_UNSUPPORTED;
     }
-    std::vector<KernelPiece> pieces(params->num_elements);
+    std::vector<MemoryListElement> pieces(params->num_elements);
     for (size_t i = 0; i < pieces.size(); ++i) {
         const ucs_status_t status = describe_local(Element(*params, i), i, &pieces[i]);
         if (status != UCS_OK) return status;
@@ -153,7 +154,7 @@ ucs_status_t ucp_device_local_mem_list_create(const ucp_device_mem_list_params_t
 ucs_status_t ucp_device_remote_mem_list_create(const ucp_device_mem_list_params_t* params,
                                                ucp_device_remote_mem_list_h* mem_list_h) try {
     if (!has_elements(params) || mem_list_h == nullptr) return UCS_ERR_INVALID_PARAM;
-    std::vector<KernelPiece> pieces(params->num_elements);
+    std::vector<MemoryListElement> pieces(params->num_elements);
     bool is_empty = true;
     for (size_t i = 0; i < pieces.size(); ++i) {
         const Element element(*params, i);

@@ -164,9 +164,9 @@ void print_info(const Endpoint& endpoint, FILE* stream) {
     }
     fprintf(stream, "#\n%s#\n", endpoint.configuration().describe("#     ").c_str());
     const char* promotion = "yes";
-    if (endpoint.has_flag(Endpoint::kStranger)) {
+    if (endpoint.is_stranger()) {
         promotion = "no: the two ends have no key (UCX_TCP_JOB_KEY) and do not agree on lanes";
-    } else if (!endpoint.has_flag(Endpoint::kPromotable)) {
+    } else if (!endpoint.is_promotable()) {
         promotion = "no: the two ends have nothing dedicated in common on these devices";
     } else if (!endpoint.is_primary()) {
         promotion = "no: another endpoint to the same worker takes part";

@@ -21,7 +21,7 @@ using namespace ucp;
 
 namespace {
 
-// The program has given a key away: see RegionTable about keys that name no memory.
+// The program has given a key away: see AccessTable about keys that name no memory.
 ucs_status_t publish(const Memory& memory) {
     if (memory.region() == 0) return UCS_OK;
     DomainLock lock(memory.domains());

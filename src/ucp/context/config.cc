@@ -42,6 +42,16 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::rndv_threshold>("RNDV_THRESH", "auto",
                                    "Messages of at least this size are announced first and sent "
                                    "when the receive is there."),
+    field<&Config::eager_max>(
+        "EAGER_MAX", "512k",
+        "Messages of at least this size are announced however long that takes, unless "
+        "UCX_RNDV_THRESH is set: one that is not takes memory of a receiver that has no buffer for "
+        "it yet.",
+        {.least = "8k"}),
+    field<&Config::eager_max_host>("EAGER_MAX_HOST", "16m",
+                                   "The same within a host, where messages that are not announced "
+                                   "may be the faster ones at any length.",
+                                   {.least = "8k"}),
     field<&Config::peer_memory>(
         "PEER_MEMORY", "auto",
         "So much memory at most a peer makes a worker hold by messages and stream data that nobody "

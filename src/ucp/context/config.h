@@ -64,6 +64,8 @@ struct Config {
     std::optional<ucs::config::MemorySize> bcopy_threshold;
     std::optional<ucs::config::MemorySize> zcopy_threshold;
     std::optional<ucs::config::MemorySize> rndv_threshold;
+    ucs::config::MemorySize eager_max{};
+    ucs::config::MemorySize eager_max_host{};
     std::optional<ucs::config::MemorySize> peer_memory;  // auto: a quarter of the machine's
     Checksum checksum = Checksum::kNone;
     bool has_checksums() const { return checksum != Checksum::kNone; }

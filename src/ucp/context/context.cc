@@ -158,11 +158,11 @@ ucs_status_t Context::find_resources(const ContextSeams& seams) {
         for (const uct::Resource& resource : component->resources()) {
             found.push_back(resource);
             const DeviceRule& rule = rule_of(resource.device_type);
-            const auto admission = select::admission(config_.transports, resource.transport);
+            const auto permission = select::permission(config_.transports, resource.transport);
             const auto leave_out = [&](const char* reason) {
                 left_out_.push_back({resource.transport, resource.device, reason});
             };
-            if (admission == select::Admission::kNo) {
+            if (permission == select::Permission::kNo) {
                 leave_out("UCX_TLS leaves it out");
                 continue;
             }
@@ -180,7 +180,7 @@ ucs_status_t Context::find_resources(const ContextSeams& seams) {
                                   .device_type = resource.device_type,
                                   .domain = *domain,
                                   .kind = kind_of(resource.transport),
-                                  .auxiliary = admission == select::Admission::kAuxiliary,
+                                  .auxiliary = permission == select::Permission::kAuxiliary,
                                   .distance = 0});
         }
     }

@@ -26,9 +26,9 @@ void append(std::vector<std::byte>& bytes, const T& value) {
 }
 
 // Where kernels find each piece; null: it is left out.
-ucs_status_t find(ucs::KernelMemory& memory, std::span<const KernelPiece> pieces,
+ucs_status_t find(ucs::KernelMemory& memory, std::span<const MemoryListElement> pieces,
                   std::vector<void*>* places) {
-    for (const KernelPiece& piece : pieces) {
+    for (const MemoryListElement& piece : pieces) {
         void* place = nullptr;
         if (piece.address != 0) {
             place = const_cast<void*>(piece.here);
@@ -46,7 +46,7 @@ ucs_status_t find(ucs::KernelMemory& memory, std::span<const KernelPiece> pieces
 }
 
 // The list as kernels read it. @param address  of the list
-std::vector<std::byte> lay_out_remote(std::span<const KernelPiece> pieces,
+std::vector<std::byte> lay_out_remote(std::span<const MemoryListElement> pieces,
                                       std::span<void* const> places, uint64_t address) {
     std::vector<std::byte> bytes;
     const ucp_device_remote_mem_list_t head{UCP_DEVICE_MEM_LIST_VERSION_V1, 1,
@@ -88,7 +88,8 @@ MemoryLists& MemoryLists::instance() {
     return *lists;
 }
 
-ucs_status_t MemoryLists::create(Kind kind, std::span<const KernelPiece> pieces, void** list) {
+ucs_status_t MemoryLists::create(Kind kind, std::span<const MemoryListElement> pieces,
+                                 void** list) {
     ucs::MemoryDetector* const device = ucs::MemoryDetectors::of_type(UCS_MEMORY_TYPE_CUDA);
     if (device == nullptr) return UCS_ERR_NO_DEVICE;
     ucs::KernelMemory* opened = nullptr;

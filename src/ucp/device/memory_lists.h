@@ -15,7 +15,7 @@
 namespace ucp {
 
 // An element of a list for kernels.
-struct KernelPiece {
+struct MemoryListElement {
     uint64_t address = 0;  // as its owner says it; 0: left out
     size_t length = 0;
     std::optional<ucs::MemoryExport> exported;  // a peer's, described from the address on
@@ -36,7 +36,7 @@ class MemoryLists {
     MemoryLists(const MemoryLists&) = delete;
 
     // For the device that is current. Errors as ucp_host.h says; the log names the element.
-    ucs_status_t create(Kind kind, std::span<const KernelPiece> pieces, void** list);
+    ucs_status_t create(Kind kind, std::span<const MemoryListElement> pieces, void** list);
     // Elements; 0: there is no such list.
     uint32_t length(const void* list);
     void release(void* list);

@@ -18,9 +18,9 @@ constexpr uint32_t kPuts = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
 constexpr uint32_t kGets = uct::kGetBcopy | uct::kGetZcopy;
 constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
 
-std::string_view name(Role role) {
+std::string_view name(LaneRole role) {
     static constexpr const char* kNames[] = {"messages", "put, get", "atomics", "bulk"};
-    return ucs::name_in<Role::kBulk>(kNames, role);
+    return ucs::name_in<LaneRole::kBulk>(kNames, role);
 }
 
 std::string_view reason(Service service) {
@@ -55,7 +55,7 @@ EndpointConfiguration::EndpointConfiguration(const InterfaceSet& interfaces,
     for (size_t role = 0; role < kRoles; ++role) {
         for (size_t type = 0; type < kMemoryTypes; ++type) {
             uses_[role][type] =
-                use_of(static_cast<Role>(role), static_cast<ucs_memory_type_t>(type));
+                use_of(static_cast<LaneRole>(role), static_cast<ucs_memory_type_t>(type));
         }
     }
 }
@@ -100,14 +100,14 @@ std::optional<LearnedLane> EndpointConfiguration::learned_over(
     return learned;
 }
 
-LaneUse EndpointConfiguration::use_of(Role role, ucs_memory_type_t type) const {
+LaneUse EndpointConfiguration::use_of(LaneRole role, ucs_memory_type_t type) const {
     LaneUse use{.scalable = lanes_.scalable, .dedicated = lanes_.dedicated};
     if (type != UCS_MEMORY_TYPE_HOST) {
         // Packing and unpacking go through pinned host memory, whatever lane carries the bytes.
-        const bool is_word = role == Role::kAtomics;  // in remote memory
-        if (is_word || role == Role::kBulk || ucs::MemoryDetectors::of_type(type) == nullptr)
+        const bool is_word = role == LaneRole::kAtomics;  // in remote memory
+        if (is_word || role == LaneRole::kBulk || ucs::MemoryDetectors::of_type(type) == nullptr)
             return use;
-        const bool is_read = (role == Role::kMessages || role == Role::kRemoteMemory) &&
+        const bool is_read = (role == LaneRole::kMessages || role == LaneRole::kRemoteMemory) &&
                              rules_.thresholds.may_read && is_within_host(scalable_->device_type) &&
                              (ucs::MemoryDetectors::readable_types() & UCS_BIT(type)) != 0;
         use.service = is_read ? Service::kByDevices : Service::kStaged;
@@ -115,21 +115,21 @@ LaneUse EndpointConfiguration::use_of(Role role, ucs_memory_type_t type) const {
     }
     const uint32_t has = scalable_->capabilities;
     switch (role) {
-        case Role::kMessages:
+        case LaneRole::kMessages:
             use.service = Service::kDirect;
             break;
-        case Role::kRemoteMemory:
+        case LaneRole::kRemoteMemory:
             use.service =
                 (has & kPuts) != 0 && (has & kGets) != 0 ? Service::kDirect : Service::kByMessages;
             break;
-        case Role::kAtomics: {
+        case LaneRole::kAtomics: {
             const uint32_t wanted =
                 uct::kAtomicCpu |
                 (interfaces_.uses_device_atomics() ? uint32_t{uct::kAtomicDevice} : 0);
             use.service = (has & wanted) != 0 ? Service::kDirect : Service::kByMessages;
             break;
         }
-        case Role::kBulk:
+        case LaneRole::kBulk:
             use.service = (has & kChains) != 0 ? Service::kDirect : Service::kNone;
             use.has_rails = use.service != Service::kNone && !lanes_.rails.empty();
             break;
@@ -166,13 +166,13 @@ std::string EndpointConfiguration::describe(const std::string& indent) const {
             for (size_t other = type + 1; other < kMemoryTypes; ++other) {
                 if (uses[other] == use) types += fmt::format(", {}", ucs_memory_type_names[other]);
             }
-            table.add({std::string(name(static_cast<Role>(role))), std::move(types),
+            table.add({std::string(name(static_cast<LaneRole>(role))), std::move(types),
                        lane_name(use.scalable), lane_name(use.dedicated),
                        use.has_rails ? rail_names() : "-", std::string(reason(use.service))});
         }
     }
     std::string rest;
-    const auto& messages = uses_[static_cast<size_t>(Role::kMessages)];
+    const auto& messages = uses_[static_cast<size_t>(LaneRole::kMessages)];
     for (size_t type = 0; type < kMemoryTypes; ++type) {
         if (messages[type].service != Service::kNone || type == UCS_MEMORY_TYPE_RDMA) continue;
         rest += fmt::format("{}{}", rest.empty() ? "" : ", ", ucs_memory_type_names[type]);

@@ -20,7 +20,7 @@
 namespace ucp {
 
 // What an endpoint uses a lane for.
-enum class Role : uint8_t {
+enum class LaneRole : uint8_t {
     kMessages,      // tags, active messages, streams, control messages
     kRemoteMemory,  // put and get
     kAtomics,
@@ -105,7 +105,7 @@ class EndpointConfiguration
     // Attributes of the scalable lane's transport.
     const uct::InterfaceAttributes& scalable() const { return *scalable_; }
     // The lanes of a role for buffers of a memory type; kNone for a type that nothing serves.
-    const LaneUse& use(Role role, ucs_memory_type_t type) const {
+    const LaneUse& use(LaneRole role, ucs_memory_type_t type) const {
         return uses_[static_cast<size_t>(role)][type];
     }
     // The protocols over the scalable lane, or over the dedicated one, if there is one.
@@ -129,7 +129,7 @@ class EndpointConfiguration
     select::LaneFigures figures(uint8_t interface, const DomainSet& domains) const;
     std::optional<LearnedLane> learned_over(uint8_t interface,
                                             const select::LaneFigures& lanes) const;
-    LaneUse use_of(Role role, ucs_memory_type_t type) const;
+    LaneUse use_of(LaneRole role, ucs_memory_type_t type) const;
     std::string lane_name(uint8_t interface) const;
     std::string rail_names() const;
 

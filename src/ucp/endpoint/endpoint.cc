@@ -22,7 +22,7 @@ Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, ConfigurationRef co
       configuration_(std::move(configuration)),
       scalable_(std::move(scalable)),
       serial_(++host.serials) {
-    if (dedicated_index() != kNoInterface) set_flag(kPromotable);
+    if (dedicated_index() != kNoInterface) standing_ = Standing::kPromotable;
     update_fast_path();
 }
 
@@ -69,7 +69,7 @@ void Endpoint::take_lanes(Endpoint& made) {
     configuration_ = made.configuration_;
     remote_uuid_ = made.remote_uuid_;
     // Nobody agrees on lanes with a stranger.
-    if (made.has_flag(kPromotable) && !has_flag(kStranger)) set_flag(kPromotable);
+    if (made.is_promotable() && !is_stranger()) standing_ = Standing::kPromotable;
     update_fast_path();
 }
 
@@ -150,11 +150,9 @@ size_t Endpoint::waiting_requests(size_t most) const {
 
 void Endpoint::give_to_user(const ucp_ep_params_t& params) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
-    set_flag(kUser);
-    if (has(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) &&
-        params.err_mode != UCP_ERR_HANDLING_MODE_NONE) {
-        set_flag(kPeerErrors);
-    }
+    const bool reports =
+        has(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) && params.err_mode != UCP_ERR_HANDLING_MODE_NONE;
+    owner_ = reports ? Owner::kUserWithPeerErrors : Owner::kUser;
     set_handlers(params);
     if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->open();
 }
@@ -165,7 +163,7 @@ ucs_status_t Endpoint::modify(const ucp_ep_params_t& params) {
                                 UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
     if ((params.field_mask & kFixed) != 0) return UCS_ERR_INVALID_PARAM;
     if ((params.field_mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) != 0 &&
-        (params.err_mode != UCP_ERR_HANDLING_MODE_NONE) != has_flag(kPeerErrors)) {
+        (params.err_mode != UCP_ERR_HANDLING_MODE_NONE) != reports_peer_errors()) {
         return UCS_ERR_INVALID_PARAM;
     }
     set_handlers(params);
@@ -184,8 +182,7 @@ void Endpoint::set_handlers(const ucp_ep_params_t& params) {
 }
 
 void Endpoint::take_from_user() {
-    clear_flag(kUser);
-    clear_flag(kPeerErrors);
+    owner_ = Owner::kLibrary;
     if (extras_ == nullptr) return;
     extras_->error_callback = nullptr;
     extras_->user_argument = nullptr;
@@ -237,9 +234,12 @@ void Endpoint::remote_operation_finished(uint32_t number) {
 }
 
 void Endpoint::fail(ucs_status_t status) {
-    if (is_failed()) return;
+    if (!is_failed()) fail(status, false);
+}
+
+void Endpoint::fail(ucs_status_t status, bool to_tell) {
     status_ = status;
-    failure_ = Failure::kToPurge;
+    failure_ = failure_of(true, to_tell);
     update_fast_path();
     host_->events.endpoint_failed(*this);
 }
@@ -259,13 +259,13 @@ void Endpoint::end_waiting() {
 }
 
 void Endpoint::tell_failure() {
-    if (!has_error_callback() || !is_users() || !has_flag(kPeerErrors)) return;
+    if (!has_error_callback() || !reports_peer_errors()) return;
     const auto callback = std::exchange(extras_->error_callback, nullptr);
     callback(extras_->user_argument, wrap(this), status_);
 }
 
 void Endpoint::log_failure() const {
-    if (is_users() && !has_error_callback() && has_flag(kPeerErrors)) {
+    if (!has_error_callback() && reports_peer_errors()) {
         ucs::log_warn("endpoint to worker {:016x} failed: {}", remote_uuid_,
                       ucs_status_string(status_));
     } else {

@@ -170,7 +170,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // told, so that its endpoint fails with UCS_ERR_CONNECTION_RESET.
     void reset(ucs_status_t status);
     // reset() has found no room, or no memory, to tell the peer so far.
-    bool is_untold() const { return has_flag(kUntold); }
+    bool is_untold() const {
+        return failure_ == Failure::kToPurgeAndTell || failure_ == Failure::kToTell;
+    }
     // After end_waiting(), if it is untold: now, or as soon as the lane has room.
     void tell_peer();
     // The scalable lane has failed: a peer that is untold learns by that.
@@ -181,11 +183,11 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // It has failed, and nothing is left in it: tell the user, if he wants to know.
     void tell_failure();
     // It has failed, and what it holds is still to be ended.
-    bool is_to_be_purged() const { return failure_ == Failure::kToPurge; }
-    // That is being done. @param has_failed  not all of it could be: it is to be done again
-    void note_purge(bool has_failed) {
-        failure_ = has_failed ? Failure::kToPurge : Failure::kPurged;
+    bool is_to_be_purged() const {
+        return failure_ == Failure::kToPurge || failure_ == Failure::kToPurgeAndTell;
     }
+    // That is being done. @param has_failed  not all of it could be: it is to be done again
+    void note_purge(bool has_failed) { failure_ = failure_of(has_failed, is_untold()); }
 
     // --- its life ---
 
@@ -202,8 +204,20 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     // --- roles ---
 
-    bool is_primary() const { return (flags_ & kPrimary) != 0; }
-    bool is_users() const { return (flags_ & kUser) != 0; }
+    // The endpoint of its uuid that takes part in lane selection.
+    bool is_primary() const { return is_primary_; }
+    void set_primary(bool is_primary) { is_primary_ = is_primary; }
+    bool is_users() const { return owner_ != Owner::kLibrary; }
+    // The user wants to hear that the peer failed: UCP_ERR_HANDLING_MODE_PEER.
+    bool reports_peer_errors() const { return owner_ == Owner::kUserWithPeerErrors; }
+    // The peer's HELLO came: it may name us at any time.
+    bool peer_has_greeted() const { return peer_has_greeted_; }
+    void set_peer_has_greeted() { peer_has_greeted_ = true; }
+    // Both sides have a dedicated transport beside the scalable one.
+    bool is_promotable() const { return standing_ == Standing::kPromotable; }
+    // There is no key: this worker's address is not for the peer, and lanes are not agreed on.
+    bool is_stranger() const { return standing_ == Standing::kStranger; }
+    void set_stranger() { standing_ = Standing::kStranger; }
     // Given to the user by ucp_ep_create; may be closed again.
     void give_to_user(const ucp_ep_params_t& params);
     void take_from_user();
@@ -225,7 +239,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         return configuration_->learned(tx_lane_ != scalable_.get());
     }
     unsigned scalable_index() const { return configuration_->lanes().scalable; }
-    // Transport of the dedicated lane that hot endpoints get; for kPromotable ones.
+    // Transport of the dedicated lane that hot endpoints get; if it is_promotable().
     unsigned dedicated_index() const { return configuration_->lanes().dedicated; }
     DomainPair domains() const { return configuration_->lanes().domains; }
     uct::Endpoint* scalable() const { return scalable_.get(); }
@@ -289,26 +303,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void pump_later();
     // What pump_later() put off.
     void pump_now();
-    bool is_to_be_pumped() const { return has_flag(kPumpLater); }
+    bool is_to_be_pumped() const { return is_to_be_pumped_; }
     void pump_controls();
     // The last message of its direction on the scalable lane.
     void send_marker(std::span<const std::byte> message);
-
-    // What is true of an endpoint independently of all else.
-    enum Flag : uint32_t {
-        kUser = 1u << 0,
-        kPrimary = 1u << 1,     // the endpoint of its uuid that takes part in lane selection
-        kGreetedUs = 1u << 2,   // the peer's HELLO came: it may name us at any time
-        kPeerErrors = 1u << 3,  // UCP_ERR_HANDLING_MODE_PEER
-        kPromotable = 1u << 4,  // both sides have a dedicated transport beside the scalable one
-        kPumpLater = 1u << 5,
-        kMakingWay = 1u << 6,  // control messages go before a request that is being posted
-        kStranger = 1u << 7,   // there is no key: this worker's address is not for the peer
-        kUntold = 1u << 8,     // failed, and its peer is still to be told
-    };
-    bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
-    void set_flag(Flag flag) { flags_ |= flag; }
-    void clear_flag(Flag flag) { flags_ &= ~static_cast<uint32_t>(flag); }
 
   private:
     class MakingWay;
@@ -321,10 +319,26 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kDoomed,   // freed by the next progress
     };
 
+    // What is still to be done about its failure.
     enum class Failure : uint8_t {
-        kNone,
-        kToPurge,  // what it holds is still to be ended
-        kPurged,   // nothing is left in it
+        kNone,            // it has not failed
+        kToPurgeAndTell,  // what it holds is to be ended, and its peer to be told
+        kToPurge,
+        kToTell,
+        kDealtWith,
+    };
+    static Failure failure_of(bool to_purge, bool to_tell) {
+        if (to_purge) return to_tell ? Failure::kToPurgeAndTell : Failure::kToPurge;
+        return to_tell ? Failure::kToTell : Failure::kDealtWith;
+    }
+
+    // Who has its handle, and hears of its end.
+    enum class Owner : uint8_t { kLibrary, kUser, kUserWithPeerErrors };
+
+    enum class Standing : uint8_t {
+        kStranger,    // the peer is nobody that lanes are agreed on with
+        kPeer,        // of the job, without a dedicated transport that both have
+        kPromotable,  // with one
     };
 
     // What may be done next, and on which lane.
@@ -361,6 +375,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     bool dequeue(Request& request);
     // No memory for what must not be left out: the endpoint fails.
     void out_of_memory();
+    void fail(ucs_status_t status, bool to_tell);
+    // The peer is told that it has failed, or learns it otherwise.
+    void told();
     // Do what may need memory. @return what it returns, else UCS_OK; UCS_ERR_NO_MEMORY
     template <typename Work>
     ucs_status_t with_memory(Work work) {
@@ -404,7 +421,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     EndpointHost* host_;
     uint64_t remote_uuid_;
     ucs::UsageTracker::Hook tracker_hook_;
-    uint32_t flags_ = 0;
+    Owner owner_ = Owner::kLibrary;
+    Standing standing_ = Standing::kPeer;
+    bool is_primary_ : 1 = false;
+    bool peer_has_greeted_ : 1 = false;
+    bool is_to_be_pumped_ : 1 = false;  // by the next progress
+    bool makes_way_ : 1 = false;        // control messages go before a request that is being posted
     uint32_t fence_seen_ = 0;       // EndpointHost::fence_sequence that one-sided operations obey
     uint8_t one_sided_fenced_ = 0;  // lanes with ones before it that may not be done yet
     uint8_t one_sided_used_ = 0;    // lanes with one-sided operations since the last fence

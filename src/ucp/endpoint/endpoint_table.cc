@@ -92,28 +92,28 @@ void EndpointTable::grow() {
 void EndpointTable::make_primary(Endpoint& endpoint) {
     grow();
     by_uuid_.insert(endpoint);
-    endpoint.set_flag(Endpoint::kPrimary);
+    endpoint.set_primary(true);
 }
 
 void EndpointTable::resign_primary(Endpoint& endpoint) {
     if (!endpoint.is_primary()) return;
     by_uuid_.erase(by_uuid_.iterator_to(endpoint));
-    endpoint.clear_flag(Endpoint::kPrimary);
+    endpoint.set_primary(false);
     // Most peers have one endpoint: there is nothing to look for then.
     if (by_uuid_.size() + doomed_.size() + 1 >= count_) return;
     for (Endpoint& other : endpoints_) {
         if (&other == &endpoint || other.remote_uuid() != endpoint.remote_uuid()) continue;
         if (other.is_failed() || other.is_closing()) continue;
-        if (endpoint.has_flag(Endpoint::kGreetedUs)) other.set_flag(Endpoint::kGreetedUs);
+        if (endpoint.peer_has_greeted()) other.set_peer_has_greeted();
         make_primary(other);
         return;
     }
 }
 
 void EndpointTable::replace_primary(Endpoint& known, Endpoint& endpoint) {
-    if (known.has_flag(Endpoint::kGreetedUs)) endpoint.set_flag(Endpoint::kGreetedUs);
+    if (known.peer_has_greeted()) endpoint.set_peer_has_greeted();
     by_uuid_.erase(by_uuid_.iterator_to(known));
-    known.clear_flag(Endpoint::kPrimary);
+    known.set_primary(false);
     make_primary(endpoint);
 }
 

@@ -25,11 +25,11 @@ Backlog& Endpoint::backlog() {
 class Endpoint::MakingWay {
   public:
     explicit MakingWay(Endpoint& endpoint)
-        : endpoint_(endpoint), is_outermost_(!endpoint.has_flag(kMakingWay)) {
-        endpoint.set_flag(kMakingWay);
+        : endpoint_(endpoint), is_outermost_(!endpoint.makes_way_) {
+        endpoint.makes_way_ = true;
     }
     ~MakingWay() {
-        if (is_outermost_) endpoint_.clear_flag(kMakingWay);
+        if (is_outermost_) endpoint_.makes_way_ = false;
     }
     MakingWay(const MakingWay&) = delete;
 
@@ -85,8 +85,7 @@ void Endpoint::out_of_memory() {
 
 void Endpoint::reset(ucs_status_t status) {
     if (is_failed()) return;
-    if (!is_waiting()) set_flag(kUntold);
-    fail(status);
+    fail(status, !is_waiting());
     if (is_untold()) post_reset();
 }
 
@@ -101,9 +100,13 @@ ucs_status_t Endpoint::post_reset() {
     }
     if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) return status;
     // Where the lane has failed as well, the peer learns it by that.
-    clear_flag(kUntold);
-    host_->events.reset_told(*this);
+    told();
     return UCS_OK;
+}
+
+void Endpoint::told() {
+    failure_ = failure_of(is_to_be_purged(), false);
+    host_->events.reset_told(*this);
 }
 
 void Endpoint::tell_peer() {
@@ -122,8 +125,7 @@ void Endpoint::tell_peer() {
 void Endpoint::end_telling() {
     if (!is_untold()) return;
     if (backlog_ != nullptr) backlog_->control_wait.end();
-    clear_flag(kUntold);
-    host_->events.reset_told(*this);
+    told();
 }
 
 void Endpoint::start_within(Request& part, Request& whole) {
@@ -314,7 +316,7 @@ void Endpoint::end_posting(Request& request, ucs_status_t status) {
 }
 
 void Endpoint::pump() {
-    if (has_flag(kMakingWay)) return pump_later();
+    if (makes_way_) return pump_later();
     if (backlog_ == nullptr) return;
     LaneWait& wait = backlog_->request_wait;
     for (;;) {
@@ -336,13 +338,13 @@ void Endpoint::pump() {
 }
 
 void Endpoint::pump_later() {
-    if (has_flag(kPumpLater)) return;
+    if (is_to_be_pumped_) return;
     if (with_memory([this] { host_->pump_later(*this); }) != UCS_OK) return;
-    set_flag(kPumpLater);
+    is_to_be_pumped_ = true;
 }
 
 void Endpoint::pump_now() {
-    clear_flag(kPumpLater);
+    is_to_be_pumped_ = false;
     pump();
 }
 
@@ -389,7 +391,7 @@ void Endpoint::greet_again() {
 }
 
 void Endpoint::queue_hello() {
-    if (has_flag(kStranger)) {
+    if (is_stranger()) {
         // It has an endpoint to this worker, and knows all that it is to know.
         greeting_ = Greeting::kPosted;
         return;

@@ -16,9 +16,9 @@ bool Negotiator::may_promote(const Ranking::Member& candidate) {
         link.policy == Policy::kScalable) {
         return false;
     }
-    if (context_.now >= link.retry_at) return true;
+    if (state_.now >= link.retry_at) return true;
     return link.denied_floor && link.rank() > *link.denied_floor &&
-           context_.now >= link.asked_at + context_.config.busy_retry;
+           state_.now >= link.asked_at + state_.config.busy_retry;
 }
 
 // Asks the peer for the link: nothing is promoted by one end alone.
@@ -31,8 +31,8 @@ void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
     rounds_.start(link, requests_made_ << 1 | (link.low_end ? 0 : 1));
     link.round.kept = kept_.epoch_of(link.id());
     link.estimate = link.score();
-    link.asked_at = context_.now;
-    ++context_.counters.requests;
+    link.asked_at = state_.now;
+    ++state_.counters.requests;
     rounds_.set_state(link, LinkState::kRequested, Reason::kHot);
     Message message;
     message.type = MessageType::kRequest;
@@ -41,7 +41,7 @@ void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
     message.estimate = link.estimate;
     message.floor = floor;
     message.kept = link.round.kept;
-    context_.actions.send(link.peer, std::move(message));
+    state_.actions.send(link.peer, std::move(message));
 }
 
 void Negotiator::demote(Ranking::Member& incumbent) {
@@ -69,7 +69,7 @@ bool Negotiator::yields_request() {
     Link& own = *outstanding();
     if (!own.is_overdue()) return false;
     Ranking& ranking = scoreboard_.ranking();
-    const bool is_full = ranking.taken() >= context_.config.cap;
+    const bool is_full = ranking.taken() >= state_.config.cap;
     Ranking::Member* victim = is_full ? ranking.worst_incumbent() : nullptr;
     if (is_full && victim == nullptr) return false;
     const Rank floor = ranking.floor_of(victim);
@@ -82,10 +82,10 @@ bool Negotiator::yields_request() {
 
 // The peer should have been heard of and was not.
 bool Negotiator::is_asleep(const Link& link) const {
-    const Config& config = context_.config;
+    const Config& config = state_.config;
     if (link.is_overdue()) return true;
-    if (link.pings != 0 && context_.now >= link.pinged_at + config.patience) return true;
-    return link.remote != 0 && context_.now >= link.heard_at + config.refresh + config.refresh / 4;
+    if (link.pings != 0 && state_.now >= link.pinged_at + config.patience) return true;
+    return link.remote != 0 && state_.now >= link.heard_at + config.refresh + config.refresh / 4;
 }
 
 // The worst incumbent. But the peer of one who sleeps cannot agree to its end, so one of about the
@@ -114,14 +114,14 @@ void Negotiator::on_request(Link& link, const Message& message) {
         // The asker would take the link: what it last denied is over. If this end must deny, it
         // asks by itself as soon as it can.
         link.denied_floor.reset();
-        link.retry_at = std::min(link.retry_at, link.asked_at + context_.config.busy_retry);
+        link.retry_at = std::min(link.retry_at, link.asked_at + state_.config.busy_retry);
     }
     if (link.state == LinkState::kRequested || link.state == LinkState::kWithdrawing) {
         if (link.low_end) return;  // crossing: the other end answers ours
         rounds_.set_state(link, LinkState::kIdle, Reason::kProgress);
         if (link.life == Link::Life::kClosing) {
             deny(link, message.epoch, DenyReason::kRefused, {});
-            context_.actions.add<&Sink::closed>(link.peer);
+            state_.actions.add<&Sink::closed>(link.peer);
             return;
         }
     }
@@ -143,14 +143,14 @@ void Negotiator::drop_deferred(Link& link) {
 
 void Negotiator::deny(Link& link, Epoch epoch, DenyReason reason, const Rank& floor) {
     scoreboard_.advertise(link);
-    ++context_.counters.denials_sent;
+    ++state_.counters.denials_sent;
     Message message;
     message.type = MessageType::kDeny;
     message.epoch = epoch;
     message.local = link.advertised;
     message.deny = reason;
     message.floor = floor;
-    context_.actions.send(link.peer, std::move(message));
+    state_.actions.send(link.peer, std::move(message));
 }
 
 void Negotiator::decide(Link& link, const Link::Deferred& asked) {
@@ -163,7 +163,7 @@ void Negotiator::decide(Link& link, const Link::Deferred& asked) {
     Link* own = outstanding();
     if (own != nullptr && !own->is_overdue()) own = nullptr;
     const bool is_full =
-        own != nullptr ? ranking.taken() >= context_.config.cap : ranking.free_places() == 0;
+        own != nullptr ? ranking.taken() >= state_.config.cap : ranking.free_places() == 0;
     const Rank floor = ranking.floor_of(is_full ? ranking.worst_holder() : nullptr);
     if (link.rank() <= floor || link.rank() <= asked.floor) {
         deny(link, asked.epoch, DenyReason::kOutranked, floor);
@@ -186,7 +186,7 @@ void Negotiator::decide(Link& link, const Link::Deferred& asked) {
     message.local = link.advertised;
     if (kept_.epoch_of(link.id()) == asked.kept) message.kept = asked.kept;
     const Epoch kept = message.kept;
-    context_.actions.send(link.peer, std::move(message));
+    state_.actions.send(link.peer, std::move(message));
     if (victim != nullptr) rounds_.give_up(static_cast<Link&>(*victim), Reason::kOutranked);
     rounds_.commit(link, kept, Reason::kAsked);
 }
@@ -196,7 +196,7 @@ void Negotiator::answer_deferred() {
     const auto take = [this](Link& link) {
         const Link::Deferred asked = *link.deferred;
         drop_deferred(link);
-        context_.touch(link);
+        state_.touch(link);
         return asked;
     };
     // One whose last lane is just going waits for that.
@@ -215,7 +215,7 @@ void Negotiator::answer_deferred() {
         Link& link = *deferred_[i];
         const Link& own = *outstanding();
         if (Rank{link.deferred->estimate, link.id()} > Rank{own.estimate, own.id()}) {
-            if (!link.waits_long) ++context_.counters.deferrals;
+            if (!link.waits_long) ++state_.counters.deferrals;
             link.waits_long = true;
             ++i;
         } else if (!may_move()) {
@@ -229,7 +229,7 @@ void Negotiator::answer_deferred() {
 // What was agreed may be more than there are slots: the worst links give theirs up.
 void Negotiator::free_booked_slots() {
     Ranking& ranking = scoreboard_.ranking();
-    while (ranking.taken() > context_.config.cap) {
+    while (ranking.taken() > state_.config.cap) {
         const auto is_committed = [](const Ranking::Member& member) {
             return static_cast<const Link&>(member).state == LinkState::kCommitted;
         };
@@ -252,7 +252,7 @@ void Negotiator::on_accept(Link& link, Epoch kept) {
     if (link.state == LinkState::kWithdrawing) {
         rounds_.set_state(link, LinkState::kIdle, Reason::kProgress);
         if (link.life == Link::Life::kClosing) {
-            context_.actions.add<&Sink::closed>(link.peer);
+            state_.actions.add<&Sink::closed>(link.peer);
         }
         return;
     }
@@ -260,8 +260,8 @@ void Negotiator::on_accept(Link& link, Epoch kept) {
 }
 
 void Negotiator::on_deny(Link& link, DenyReason why, const Rank& floor) {
-    const Config& config = context_.config;
-    ++context_.counters.denials_received;
+    const Config& config = state_.config;
+    ++state_.counters.denials_received;
     const bool was_withdrawn = link.state == LinkState::kWithdrawing;
     Reason reason = Reason::kBusy;
     if (why == DenyReason::kOutranked) reason = Reason::kOutranked;
@@ -271,7 +271,7 @@ void Negotiator::on_deny(Link& link, DenyReason why, const Rank& floor) {
     if (why == DenyReason::kOutranked) link.denied_floor = floor;
     if (was_withdrawn) {
         if (link.life == Link::Life::kClosing) {
-            context_.actions.add<&Sink::closed>(link.peer);
+            state_.actions.add<&Sink::closed>(link.peer);
         }
         return;
     }

@@ -8,7 +8,7 @@
 namespace ucp::lanes {
 
 bool KeptLanes::is_on() const {
-    return !is_closed_ && context_.config.keep != 0 && context_.config.max_parked != 0;
+    return !is_closed_ && state_.config.keep != 0 && state_.config.max_parked != 0;
 }
 
 Epoch KeptLanes::epoch_of(const LinkId& link) const {
@@ -19,10 +19,10 @@ Epoch KeptLanes::epoch_of(const LinkId& link) const {
 void KeptLanes::add(const LinkId& link, Epoch epoch) {
     assert(!lanes_.contains(link));
     try {
-        by_age_.insert({context_.now, link});
-        lanes_.insert({link, Lane{epoch, context_.now}});
+        by_age_.insert({state_.now, link});
+        lanes_.insert({link, Lane{epoch, state_.now}});
     } catch (const std::bad_alloc&) {
-        by_age_.erase({context_.now, link});
+        by_age_.erase({state_.now, link});
         drop_at_sink(link);
     }
 }
@@ -54,8 +54,7 @@ void KeptLanes::drop(const LinkId& link) {
 }
 
 void KeptLanes::drop_at_sink(const LinkId& link) {
-    context_.actions.drop_kept(
-        {link.low == context_.worker ? link.high : link.low, link.connection});
+    state_.actions.drop_kept({link.low == state_.worker ? link.high : link.low, link.connection});
 }
 
 bool KeptLanes::drop_oldest() {
@@ -66,7 +65,7 @@ bool KeptLanes::drop_oldest() {
 }
 
 void KeptLanes::drop_expired() {
-    if (deadline() <= context_.now) drop_oldest();
+    if (deadline() <= state_.now) drop_oldest();
 }
 
 void KeptLanes::close() {
@@ -87,7 +86,7 @@ Time KeptLanes::deadline() const {
 }
 
 Time KeptLanes::end_of(Time since) const {
-    const Time keep = context_.config.keep;
+    const Time keep = state_.config.keep;
     return keep < kNever - since ? since + keep : kNever;
 }
 

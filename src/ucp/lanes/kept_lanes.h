@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "ucp/lanes/context.h"
 #include "ucp/lanes/link.h"
+#include "ucp/lanes/negotiator_state.h"
 
 namespace ucp::lanes {
 
@@ -19,7 +19,7 @@ namespace ucp::lanes {
 // end may drop its own at any time but while it is pinned; the sink destroys it.
 class KeptLanes {
   public:
-    explicit KeptLanes(Context& context) : context_(context) {}
+    explicit KeptLanes(NegotiatorState& state) : state_(state) {}
 
     // False: no lane is worth keeping, it would be dropped at once.
     bool is_on() const;
@@ -61,7 +61,7 @@ class KeptLanes {
     void erase(Lanes::iterator lane);
     void drop_at_sink(const LinkId& link);
 
-    Context& context_;
+    NegotiatorState& state_;
     Lanes lanes_;
     ByAge by_age_;  // without the pinned
     bool is_closed_ = false;

@@ -26,22 +26,22 @@ Config with_links_for_all_lanes(Config config) {
 
 Negotiator::Negotiator(const Config& config, std::uint64_t worker, Sink& sink)
     : sink_(sink),
-      context_{with_links_for_all_lanes(config), worker, Actions(sink)},
-      scoreboard_(context_),
-      kept_(context_),
-      rounds_(context_, scoreboard_, kept_) {}
+      state_{with_links_for_all_lanes(config), worker, Actions(sink)},
+      scoreboard_(state_),
+      kept_(state_),
+      rounds_(state_, scoreboard_, kept_) {}
 
 // --- records
 
 Link* Negotiator::lookup(Peer peer) {
     const auto found = links_.find(peer);
     if (found == links_.end() || found->second.life == Link::Life::kGone) return nullptr;
-    context_.touch(found->second);
+    state_.touch(found->second);
     return &found->second;
 }
 
 LinkId Negotiator::id_of(const PeerId& peer) const {
-    const std::uint64_t own = context_.worker;
+    const std::uint64_t own = state_.worker;
     return {std::min(own, peer.worker), std::max(own, peer.worker), peer.connection};
 }
 
@@ -85,7 +85,7 @@ bool Negotiator::make_room(Score score) {
     if (lowest.advertised != 0) {
         Message zero;
         zero.type = MessageType::kScore;
-        context_.actions.send(lowest.peer, std::move(zero));
+        state_.actions.send(lowest.peer, std::move(zero));
     }
     erase(lowest);
     return true;
@@ -94,25 +94,25 @@ bool Negotiator::make_room(Score score) {
 // The record of `peer`, made if there is room or it is worth more than another; `always` makes it.
 Link* Negotiator::track(Peer peer, Score score, bool always) {
     if (links_.contains(peer)) return lookup(peer);
-    if (links_.size() >= context_.config.max_links && !make_room(score) && !always) return nullptr;
+    if (links_.size() >= state_.config.max_links && !make_room(score) && !always) return nullptr;
     const PeerId id = sink_.identify(peer);
-    if (id.worker == context_.worker) return nullptr;
+    if (id.worker == state_.worker) return nullptr;
     // What events about all links take of these is there from now on.
-    context_.actions.make_room(links_.size() + 1);
-    reserve_for(context_.touched, links_.size() + 1);
+    state_.actions.make_room(links_.size() + 1);
+    reserve_for(state_.touched, links_.size() + 1);
     reserve_for(deferred_, links_.size() + 1);
     Link& link = links_[peer];
     link.peer = peer;
-    link.low_end = context_.worker < id.worker;
+    link.low_end = state_.worker < id.worker;
     link.standing.rank.id = id_of(id);
-    link.since = link.heard_at = context_.now;
+    link.since = link.heard_at = state_.now;
     scoreboard_.place(link);
-    context_.touch(link);
+    state_.touch(link);
     return &link;
 }
 
 void Negotiator::erase(Link& link) {
-    if (link.is_touched) std::erase(context_.touched, &link);
+    if (link.is_touched) std::erase(state_.touched, &link);
     if (link.by_deadline.is_linked()) by_deadline_.erase(by_deadline_.iterator_to(link));
     drop_deferred(link);
     scoreboard_.remove(link);
@@ -120,7 +120,7 @@ void Negotiator::erase(Link& link) {
 }
 
 ucs_status_t Negotiator::violation() {
-    ++context_.counters.violations;
+    ++state_.counters.violations;
     return UCS_ERR_INVALID_PARAM;
 }
 
@@ -135,18 +135,18 @@ void Negotiator::advance(Time now) {
     // Those of many links may be due together: the rest waits for the next call.
     constexpr unsigned kMostAtOnce = 3;
     for (unsigned count = 0; count < kMostAtOnce && !by_deadline_.empty() &&
-                             by_deadline_.begin()->deadline <= context_.now;
+                             by_deadline_.begin()->deadline <= state_.now;
          ++count) {
         Link& link = *by_deadline_.begin();
         by_deadline_.erase(by_deadline_.begin());
-        context_.touch(link);
+        state_.touch(link);
         scoreboard_.age(link);
         if (is_empty(link)) {
             erase(link);
             continue;
         }
-        if (link.patience_ends <= context_.now) rounds_.lose_patience(link);
-        if (link.timer <= context_.now) expire(link);
+        if (link.patience_ends <= state_.now) rounds_.lose_patience(link);
+        if (link.timer <= state_.now) expire(link);
     }
 }
 
@@ -156,14 +156,14 @@ void Negotiator::settle() {
 }
 
 void Negotiator::expire(Link& link) {
-    if (link.state == LinkState::kRequested && link.pings >= context_.config.request_pings) {
+    if (link.state == LinkState::kRequested && link.pings >= state_.config.request_pings) {
         rounds_.withdraw(link, WithdrawReason::kNoAnswer);
         return;
     }
-    if (link.pings++ == 0) link.pinged_at = context_.now;
+    if (link.pings++ == 0) link.pinged_at = state_.now;
     rounds_.restart_timer(link);
-    ++context_.counters.pings;
-    context_.actions.send(link, MessageType::kPing);
+    ++state_.counters.pings;
+    state_.actions.send(link, MessageType::kPing);
 }
 
 // What became possible or due: slots given back, answers, lanes for links whose slot is free now,
@@ -199,8 +199,8 @@ bool Negotiator::may_move(unsigned moves) {
 
 void Negotiator::step_down_touched() {
     // More of them may be touched here, but none that is Established by that.
-    for (std::size_t i = 0; i < context_.touched.size(); ++i) {
-        Link& link = *context_.touched[i];
+    for (std::size_t i = 0; i < state_.touched.size(); ++i) {
+        Link& link = *state_.touched[i];
         if (link.state != LinkState::kEstablished) continue;
         if (link.life == Link::Life::kClosing) {
             rounds_.demote(link, Reason::kClosing);
@@ -227,7 +227,7 @@ void Negotiator::make_lanes() {
 
 // A slot that is free, or that only a peer who does not answer keeps from being so.
 bool Negotiator::find_slot(const Link& next) {
-    if (held() < context_.config.cap) return true;
+    if (held() < state_.config.cap) return true;
     Ranking::Member* found =
         scoreboard_.ranking().worst_of(Role::kNone, [](const Ranking::Member& member) {
             return Rounds::may_park(static_cast<const Link&>(member));
@@ -241,15 +241,15 @@ bool Negotiator::find_slot(const Link& next) {
     }
     if (!rounds_.make_room_beside(next)) return false;
     rounds_.park(static_cast<Link&>(*found));
-    return held() < context_.config.cap;
+    return held() < state_.config.cap;
 }
 
 // Only what the event touched can have got another one.
 void Negotiator::keep_deadlines() {
-    for (Link* link : context_.touched) {
+    for (Link* link : state_.touched) {
         link->is_touched = false;
         // Nothing is left to say about it: the next advance() drops it.
-        const Time deadline = is_empty(*link) ? context_.now : deadline_of(*link);
+        const Time deadline = is_empty(*link) ? state_.now : deadline_of(*link);
         if (link->by_deadline.is_linked()) {
             if (link->deadline == deadline) continue;
             by_deadline_.erase(by_deadline_.iterator_to(*link));
@@ -257,7 +257,7 @@ void Negotiator::keep_deadlines() {
         link->deadline = deadline;
         if (deadline != kNever) by_deadline_.insert(*link);
     }
-    context_.touched.clear();
+    state_.touched.clear();
 }
 
 Time Negotiator::deadline_of(const Link& link) const {
@@ -265,14 +265,13 @@ Time Negotiator::deadline_of(const Link& link) const {
     if (link.state != LinkState::kIdle || link.score() == 0) return deadline;
     Time retry = link.retry_at;
     if (link.denied_floor && link.rank() > *link.denied_floor) {
-        retry = std::min(retry, link.asked_at + context_.config.busy_retry);
+        retry = std::min(retry, link.asked_at + state_.config.busy_retry);
     }
-    return retry > context_.now ? std::min(deadline, retry) : deadline;
+    return retry > state_.now ? std::min(deadline, retry) : deadline;
 }
 
 Time Negotiator::next_deadline() const {
-    if (scores_are_partial_ || is_unsettled_ || is_behind_ || waits_for_memory())
-        return context_.now;
+    if (scores_are_partial_ || is_unsettled_ || is_behind_ || waits_for_memory()) return state_.now;
     const Time deadline = by_deadline_.empty() ? kNever : by_deadline_.begin()->deadline;
     return std::min(deadline, kept_.deadline());
 }
@@ -292,13 +291,13 @@ bool Negotiator::consistent() const {
         if (link.life == Link::Life::kGone && link.state != LinkState::kReleasing) return false;
         if (link.standing.rank != link.rank()) return false;
         // Time changes roles in advance().
-        if (link.deadline > context_.now && link.standing.role != scoreboard_.role_of(link)) {
+        if (link.deadline > state_.now && link.standing.role != scoreboard_.role_of(link)) {
             return false;
         }
     }
-    const std::uint32_t cap = context_.config.cap;
+    const std::uint32_t cap = state_.config.cap;
     return held == this->held() && parked == this->parked() && committed == rounds_.committed() &&
-           parked + kept_.size() <= context_.config.max_parked &&
+           parked + kept_.size() <= state_.config.max_parked &&
            booked == scoreboard_.ranking().taken() && requested <= 1 && held <= cap &&
            (booked <= cap || is_unsettled_ || scores_are_partial_);
 }
@@ -306,14 +305,14 @@ bool Negotiator::consistent() const {
 // --- events
 
 void Negotiator::on_score(Peer peer, Score measured, Score doubt) {
-    if (context_.config.cap == 0 || closing_) return;
+    if (state_.config.cap == 0 || closing_) return;
     Event event(*this);
     scores_are_partial_ = true;
     take_score({peer, measured, doubt});
 }
 
 void Negotiator::on_scores(std::span<const Measured> some, bool are_all) {
-    if (context_.config.cap == 0 || closing_) return;
+    if (state_.config.cap == 0 || closing_) return;
     Event event(*this);
     scores_are_partial_ = !are_all;
     for (const Measured& measured : some) take_score(measured);
@@ -337,10 +336,10 @@ void Negotiator::take_score(const Measured& measured) {
 ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_promote) {
     Event event(*this);
     is_unsettled_ = true;
-    const bool may_track = context_.config.cap != 0 && !closing_ && may_promote;
+    const bool may_track = state_.config.cap != 0 && !closing_ && may_promote;
     Link* link = lookup(peer);
     if (link != nullptr) {
-        link->heard_at = context_.now;
+        link->heard_at = state_.now;
         scoreboard_.heard(*link);
     }
     switch (message.type) {
@@ -349,7 +348,7 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
             const bool is_known = link != nullptr && link->knows(message.epoch);
             answer.type = is_known ? MessageType::kPong : MessageType::kGone;
             answer.epoch = message.epoch;
-            context_.actions.send(peer, std::move(answer));
+            state_.actions.send(peer, std::move(answer));
             return UCS_OK;
         }
         case MessageType::kScore:
@@ -372,8 +371,8 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
                     denial.deny = DenyReason::kOutranked;
                     denial.floor = floor;
                 }
-                ++context_.counters.denials_sent;
-                context_.actions.send(peer, std::move(denial));
+                ++state_.counters.denials_sent;
+                state_.actions.send(peer, std::move(denial));
                 return UCS_OK;
             }
             const bool asker_is_high = message.epoch & 1;
@@ -425,7 +424,7 @@ void Negotiator::on_lane_created(Peer peer, ucs_status_t status,
     Event event(*this);
     const auto found = links_.find(peer);
     if (found == links_.end()) return;
-    context_.touch(found->second);
+    state_.touch(found->second);
     rounds_.lane_created(found->second, status, address);
     if (Rounds::is_over(found->second)) erase(found->second);
 }
@@ -439,7 +438,7 @@ void Negotiator::on_lane_destroyed(Peer peer) {
     Event event(*this);
     const auto found = links_.find(peer);
     if (found == links_.end()) return;
-    context_.touch(found->second);
+    state_.touch(found->second);
     rounds_.lane_destroyed(found->second);
     if (Rounds::is_over(found->second)) erase(found->second);
 }
@@ -459,7 +458,7 @@ void Negotiator::on_lane_full(Peer peer) {
     Link* link = lookup(peer);
     if (link == nullptr || !Rounds::may_demote(*link)) return;
     rounds_.demote(*link, Reason::kFull);
-    rounds_.back_off(*link, context_.config.retry_after, context_.config.retry_max);
+    rounds_.back_off(*link, state_.config.retry_after, state_.config.retry_max);
 }
 
 void Negotiator::on_lane_failed(Peer peer, ucs_status_t status) {
@@ -500,13 +499,13 @@ void Negotiator::remove(Peer peer) {
 }
 
 void Negotiator::set_policy(Peer peer, Policy policy) {
-    if (context_.config.cap == 0 || closing_) return;
+    if (state_.config.cap == 0 || closing_) return;
     Event event(*this);
     Link* link = policy == Policy::kAuto ? lookup(peer) : track(peer, kPinnedScore, true);
     if (link == nullptr || link->life == Link::Life::kClosing) return;
     link->policy = policy;
     link->denials = 0;
-    link->retry_at = context_.now;
+    link->retry_at = state_.now;
     scoreboard_.update_local(*link);
     if (policy == Policy::kScalable) step_down(*link, Reason::kPolicy);
 }
@@ -515,19 +514,19 @@ void Negotiator::on_close(Peer peer) {
     Event event(*this);
     Link* link = track(peer, kMaxScore, true);
     if (link == nullptr) {
-        context_.actions.add<&Sink::closed>(peer);
+        state_.actions.add<&Sink::closed>(peer);
     } else if (link->life == Link::Life::kOpen) {
         close(*link);
     }
 }
 
 void Negotiator::withdraw_all() {
-    context_.actions.make_room(4 * links_.size());
+    state_.actions.make_room(4 * links_.size());
     Event event(*this);
     closing_ = true;
     kept_.close();
     for (auto& [peer, link] : links_) {
-        context_.touch(link);
+        state_.touch(link);
         if (link.life == Link::Life::kOpen) close(link);
     }
 }
@@ -537,7 +536,7 @@ void Negotiator::close(Link& link) {
     link.life = Link::Life::kClosing;
     scoreboard_.update_local(link);
     step_down(link, Reason::kClosing);
-    if (holds_nothing) context_.actions.add<&Sink::closed>(link.peer);
+    if (holds_nothing) state_.actions.add<&Sink::closed>(link.peer);
 }
 
 // Gives up whatever the link has or is after, as far as that can be done now.

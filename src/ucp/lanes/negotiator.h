@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "ucp/lanes/context.h"
 #include "ucp/lanes/kept_lanes.h"
+#include "ucp/lanes/negotiator_state.h"
 #include "ucp/lanes/rounds.h"
 #include "ucp/lanes/scoreboard.h"
 
@@ -36,7 +36,7 @@ class Negotiator final : private Ranking::Callbacks {
     ~Negotiator() { by_deadline_.clear(); }
 
     // --- time. set_time() before the events of a moment; advance() at next_deadline().
-    void set_time(Time now) { context_.now = std::max(context_.now, now); }
+    void set_time(Time now) { state_.now = std::max(state_.now, now); }
     void advance(Time now);
     Time next_deadline() const;
 
@@ -105,9 +105,9 @@ class Negotiator final : private Ranking::Callbacks {
         });
     }
     // There was no memory for something that is wanted of the sink: the next event tries again.
-    bool waits_for_memory() const { return context_.actions.are_waiting(); }
-    const Counters& counters() const { return context_.counters; }
-    const Config& config() const { return context_.config; }
+    bool waits_for_memory() const { return state_.actions.are_waiting(); }
+    const Counters& counters() const { return state_.counters; }
+    const Config& config() const { return state_.config; }
     std::uint32_t held() const { return rounds_.held(); }
     std::uint32_t parked() const { return rounds_.parked(); }
     std::size_t kept() const { return kept_.size(); }
@@ -124,12 +124,12 @@ class Negotiator final : private Ranking::Callbacks {
       public:
         explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {
             // What the sink does while it is asked is a part of the event that asked.
-            if (!negotiator.context_.actions.are_running()) negotiator.moves_left_ = kMostMoves;
+            if (!negotiator.state_.actions.are_running()) negotiator.moves_left_ = kMostMoves;
         }
         Event(Event&&) = delete;
         ~Event() {
             negotiator_.make_progress();
-            negotiator_.context_.actions.carry_out();
+            negotiator_.state_.actions.carry_out();
         }
 
       private:
@@ -193,7 +193,7 @@ class Negotiator final : private Ranking::Callbacks {
     void free_booked_slots();
 
     Sink& sink_;
-    Context context_;
+    NegotiatorState state_;
     std::map<Peer, Link> links_;
     Scoreboard scoreboard_;
     KeptLanes kept_;

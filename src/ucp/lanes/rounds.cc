@@ -64,31 +64,31 @@ void Rounds::set_state(Link& link, LinkState state, Reason reason) {
             kept_.unpin(link.id());
         }
     }
-    context_.touch(link);
-    context_.actions.notify(link.peer, {link.state, state, reason, link.score()});
+    state_.touch(link);
+    state_.actions.notify(link.peer, {link.state, state, reason, link.score()});
     link.state = state;
-    link.since = context_.now;
+    link.since = state_.now;
     link.pings = 0;
     restart_timer(link);
     const bool waits = waits_for_peer(state);
     link.patience = waits ? Link::Patience::kFirst : Link::Patience::kNone;
-    link.patience_ends = waits ? context_.now + context_.config.patience : kNever;
+    link.patience_ends = waits ? state_.now + state_.config.patience : kNever;
     if (reason != Reason::kProgress) link.reason = reason;
     scoreboard_.place(link);
 }
 
 void Rounds::restart_timer(Link& link) {
-    const Config& config = context_.config;
+    const Config& config = state_.config;
     // Who does not answer is asked ever more seldom.
     constexpr std::uint32_t kMostDoublings = 6;
     const std::uint32_t doublings = std::min(link.pings, kMostDoublings);
     if (link.state == LinkState::kRequested) {
-        link.timer = context_.now + config.wait_timeout;
+        link.timer = state_.now + config.wait_timeout;
     } else if (waits_for_peer(link.state)) {
-        link.timer = context_.now + (config.wait_timeout << doublings);
+        link.timer = state_.now + (config.wait_timeout << doublings);
     } else if (link.state == LinkState::kEstablished) {
         // A peer that has lost the round would not miss it.
-        link.timer = context_.now + (config.stale_after << doublings);
+        link.timer = state_.now + (config.stale_after << doublings);
     } else {
         link.timer = kNever;
     }
@@ -97,7 +97,7 @@ void Rounds::restart_timer(Link& link) {
 void Rounds::lose_patience(Link& link) {
     if (link.patience == Link::Patience::kFirst) {
         link.patience = Link::Patience::kLast;
-        link.patience_ends = context_.now + context_.config.patience / 4;
+        link.patience_ends = state_.now + state_.config.patience / 4;
         return;
     }
     link.patience = Link::Patience::kOver;
@@ -115,7 +115,7 @@ void Rounds::back_off(Link& link, Time base, Time most) {
     ++link.denials;
     link.denied_score = link.score();
     const Time delay = base > (most >> doublings) ? most : base << doublings;
-    link.retry_at = context_.now + delay + jitter(link.id(), context_.worker, link.denials, delay);
+    link.retry_at = state_.now + delay + jitter(link.id(), state_.worker, link.denials, delay);
 }
 
 // --- up
@@ -131,13 +131,13 @@ void Rounds::create(Link& link) {
     assert(link.state == LinkState::kCommitted);
     // It may be lost. The peer, which has its own, will find that the new one is another.
     const bool is_kept = link.round.kept != 0 && kept_.take(link.id(), link.round.kept);
-    context_.counters.reused += is_kept;
+    state_.counters.reused += is_kept;
     link.round.lane = Lane::kCreating;
     set_state(link, LinkState::kCreating, Reason::kProgress);
     if (is_kept) {
-        context_.actions.add<&Sink::take_lane>(link.peer);
+        state_.actions.add<&Sink::take_lane>(link.peer);
     } else {
-        context_.actions.add<&Sink::create_lane>(link.peer);
+        state_.actions.add<&Sink::create_lane>(link.peer);
     }
     assert(link.round.fits(link.state));
 }
@@ -147,7 +147,7 @@ void Rounds::lane_created(Link& link, ucs_status_t status, std::span<const std::
     assert(link.state == LinkState::kCreating || link.state == LinkState::kReleasing);
     const bool is_short = status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY;
     if (is_short && link.state == LinkState::kCreating && kept_.drop_oldest()) {
-        context_.actions.add<&Sink::create_lane>(link.peer);
+        state_.actions.add<&Sink::create_lane>(link.peer);
         return;
     }
     if (status != UCS_OK) {
@@ -168,8 +168,8 @@ void Rounds::lane_created(Link& link, ucs_status_t status, std::span<const std::
     set_state(link, LinkState::kConnecting, Reason::kProgress);
     message.type = MessageType::kLane;
     message.epoch = link.epoch;
-    message.window = context_.config.window;
-    context_.actions.send(link.peer, std::move(message));
+    message.window = state_.config.window;
+    state_.actions.send(link.peer, std::move(message));
     connect(link);
     assert(link.round.fits(link.state));
 }
@@ -179,7 +179,7 @@ void Rounds::connect(Link& link) {
     link.round.lane = Lane::kConnecting;
     Message message;
     message.address = std::move(link.round.address);
-    context_.actions.add<&Sink::connect_lane>(link.peer, std::move(message));
+    state_.actions.add<&Sink::connect_lane>(link.peer, std::move(message));
 }
 
 void Rounds::lane_ready(Link& link, ucs_status_t status) {
@@ -190,7 +190,7 @@ void Rounds::lane_ready(Link& link, ucs_status_t status) {
     }
     link.round.lane = Lane::kConnected;
     set_state(link, LinkState::kReady, Reason::kProgress);
-    context_.actions.send(link, MessageType::kReady);
+    state_.actions.send(link, MessageType::kReady);
     try_switch(link);
     assert(link.round.fits(link.state));
 }
@@ -199,7 +199,7 @@ void Rounds::try_switch(Link& link) {
     if (link.state != LinkState::kReady || link.round.peer != PeerStep::kReady) return;
     set_state(link, LinkState::kSwitching, Reason::kProgress);
     link.round.direction.tx.begin(link.round.window);
-    context_.actions.add<&Sink::start_tx_switch>(link, MessageType::kMark);
+    state_.actions.add<&Sink::start_tx_switch>(link, MessageType::kMark);
 }
 
 void Rounds::try_established(Link& link) {
@@ -208,7 +208,7 @@ void Rounds::try_established(Link& link) {
         return;
     }
     ++link.promotions;
-    ++context_.counters.promotions;
+    ++state_.counters.promotions;
     link.denials = 0;
     link.denied_floor.reset();
     set_state(link, LinkState::kEstablished, Reason::kProgress);
@@ -228,7 +228,7 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
     switch (message.type) {
         case MessageType::kLane:
             if (state > LinkState::kConnecting || !step(PeerStep::kLane)) break;
-            round.window = std::min(context_.config.window, message.window);
+            round.window = std::min(state_.config.window, message.window);
             round.address = message.address;
             connect(link);
             return UCS_OK;
@@ -241,8 +241,8 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
             if (state != LinkState::kSwitching && state != LinkState::kDemoting) break;
             if (!step(PeerStep::kMark)) break;
             round.direction.rx.mark();
-            context_.actions.send(link, MessageType::kMarkAck);
-            context_.actions.add<&Sink::open_rx_gate>(link.peer);
+            state_.actions.send(link, MessageType::kMarkAck);
+            state_.actions.add<&Sink::open_rx_gate>(link.peer);
             try_established(link);
             return UCS_OK;
         case MessageType::kMarkAck:
@@ -252,7 +252,7 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
             }
             round.acknowledged = Acknowledged::kMark;
             if (state == LinkState::kSwitching) {
-                context_.actions.add<&Sink::open_tx_window>(link.peer);
+                state_.actions.add<&Sink::open_tx_window>(link.peer);
             }
             try_established(link);
             return UCS_OK;
@@ -262,21 +262,21 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
                 // This end's own MARK waits for room: it follows, and answers, when that is posted.
                 round.peer = PeerStep::kDmark;
                 round.direction.rx.dmark();
-                context_.actions.add<&Sink::open_early>(link.peer);
+                state_.actions.add<&Sink::open_early>(link.peer);
                 return UCS_OK;
             }
             if (state != LinkState::kDemoting) demote(link, Reason::kPeer);
             round.peer = PeerStep::kDmark;
             round.direction.rx.dmark();
-            context_.actions.add<&Sink::open_early>(link.peer);
-            context_.actions.send(link, MessageType::kDmarkAck);
+            state_.actions.add<&Sink::open_early>(link.peer);
+            state_.actions.send(link, MessageType::kDmarkAck);
             finish_demotion(link);
             return UCS_OK;
         case MessageType::kDmarkAck:
             if (state != LinkState::kDemoting || !round.direction.tx.dmark_acknowledged()) break;
             round.acknowledged = Acknowledged::kDmark;
-            context_.actions.add<&Sink::resume_tx>(link.peer);
-            if (round.flushed) context_.actions.send(link, MessageType::kFlushed);
+            state_.actions.add<&Sink::resume_tx>(link.peer);
+            if (round.flushed) state_.actions.send(link, MessageType::kFlushed);
             finish_demotion(link);
             return UCS_OK;
         case MessageType::kFlushed:
@@ -300,11 +300,11 @@ bool Rounds::may_demote(const Link& link) {
 void Rounds::demote(Link& link, Reason reason) {
     assert(may_demote(link));
     ++link.demotions;
-    ++context_.counters.demotions;
+    ++state_.counters.demotions;
     set_state(link, LinkState::kDemoting, reason);
     link.round.direction.tx.stop();
-    context_.actions.add<&Sink::stop_tx_and_mark>(link, MessageType::kDmark);
-    context_.actions.add<&Sink::flush_lane>(link.peer);
+    state_.actions.add<&Sink::stop_tx_and_mark>(link, MessageType::kDmark);
+    state_.actions.add<&Sink::flush_lane>(link.peer);
     assert(link.round.fits(link.state));
 }
 
@@ -329,7 +329,7 @@ void Rounds::give_up(Link& link, Reason reason) {
 bool Rounds::make_room_beside(const Link& next) {
     const bool takes_one = next.round.kept != 0 && kept_.epoch_of(next.id()) == next.round.kept;
     const std::size_t taken = parked_ + kept_.size() - (takes_one ? 1 : 0);
-    return taken < context_.config.max_parked || kept_.drop_oldest();
+    return taken < state_.config.max_parked || kept_.drop_oldest();
 }
 
 void Rounds::park(Link& link) {
@@ -344,13 +344,13 @@ void Rounds::marker_posted(Link& link) {
     round.direction.tx.marker_posted();
     if (link.state != LinkState::kSwitching || round.peer != PeerStep::kDmark) return;
     demote(link, Reason::kPeer);
-    context_.actions.send(link, MessageType::kDmarkAck);
+    state_.actions.send(link, MessageType::kDmarkAck);
 }
 
 void Rounds::flushed(Link& link) {
     if (link.state != LinkState::kDemoting || link.round.flushed) return;
     link.round.flushed = true;
-    if (link.round.is_drained()) context_.actions.send(link, MessageType::kFlushed);
+    if (link.round.is_drained()) state_.actions.send(link, MessageType::kFlushed);
     finish_demotion(link);
 }
 
@@ -359,7 +359,7 @@ void Rounds::finish_demotion(Link& link) {
     set_state(link, LinkState::kReleasing, Reason::kProgress);
     if (kept_.is_on() && !link.round.broken) {
         link.round.lane = Lane::kKeeping;
-        context_.actions.add<&Sink::keep_lane>(link.peer);
+        state_.actions.add<&Sink::keep_lane>(link.peer);
     } else {
         destroy(link);
     }
@@ -377,20 +377,20 @@ void Rounds::lane_destroyed(Link& link) {
 void Rounds::keep(Link& link, Epoch epoch) {
     kept_.add(link.id(), epoch);
     if (!kept_.is_on() || link.life == Link::Life::kGone) kept_.drop(link.id());
-    while (parked_ + kept_.size() > context_.config.max_parked && kept_.drop_oldest()) {
+    while (parked_ + kept_.size() > state_.config.max_parked && kept_.drop_oldest()) {
     }
 }
 
 // --- out
 
 void Rounds::withdraw(Link& link, WithdrawReason why) {
-    ++context_.counters.withdrawals;
+    ++state_.counters.withdrawals;
     Message message;
     message.type = MessageType::kWithdraw;
     message.epoch = link.epoch;
     message.withdraw = why;
-    context_.actions.send(link.peer, std::move(message));
-    back_off(link, context_.config.retry_after, context_.config.retry_max);
+    state_.actions.send(link.peer, std::move(message));
+    back_off(link, state_.config.retry_after, state_.config.retry_max);
     link.denied_floor.reset();
     if (link.state == LinkState::kRequested) {
         set_state(link, LinkState::kWithdrawing, reason_of(why));
@@ -400,7 +400,7 @@ void Rounds::withdraw(Link& link, WithdrawReason why) {
 }
 
 void Rounds::on_withdrawn(Link& link) {
-    back_off(link, context_.config.retry_after, context_.config.retry_max);
+    back_off(link, state_.config.retry_after, state_.config.retry_max);
     link.denied_floor.reset();
     release(link, Reason::kPeer);
 }
@@ -427,8 +427,8 @@ void Rounds::lane_failed(Link& link, ucs_status_t status) {
 }
 
 void Rounds::fail(Link& link, ucs_status_t status) {
-    ++context_.counters.failures;
-    context_.actions.fail(link.peer, status);
+    ++state_.counters.failures;
+    state_.actions.fail(link.peer, status);
     link.life = Link::Life::kGone;
     release(link, Reason::kFailed);
 }
@@ -446,14 +446,14 @@ void Rounds::release(Link& link, Reason reason) {
 
 void Rounds::destroy(Link& link) {
     link.round.lane = Lane::kDestroying;
-    context_.actions.add<&Sink::destroy_lane>(link.peer);
+    state_.actions.add<&Sink::destroy_lane>(link.peer);
 }
 
 void Rounds::released(Link& link, Reason reason) {
     set_state(link, LinkState::kIdle, reason);
     link.round = {};
-    link.retry_at = std::max(link.retry_at, context_.now + context_.config.busy_retry);
-    if (link.life == Link::Life::kClosing) context_.actions.add<&Sink::closed>(link.peer);
+    link.retry_at = std::max(link.retry_at, state_.now + state_.config.busy_retry);
+    if (link.life == Link::Life::kClosing) state_.actions.add<&Sink::closed>(link.peer);
 }
 
 }  // namespace ucp::lanes

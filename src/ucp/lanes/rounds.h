@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "ucp/lanes/context.h"
 #include "ucp/lanes/kept_lanes.h"
+#include "ucp/lanes/negotiator_state.h"
 #include "ucp/lanes/scoreboard.h"
 
 namespace ucp::lanes {
@@ -18,8 +18,8 @@ namespace ucp::lanes {
 // lane_created() and lane_destroyed() the record of a link that is_over() is to be erased.
 class Rounds {
   public:
-    Rounds(Context& context, Scoreboard& scoreboard, KeptLanes& kept)
-        : context_(context), scoreboard_(scoreboard), kept_(kept) {}
+    Rounds(NegotiatorState& state, Scoreboard& scoreboard, KeptLanes& kept)
+        : state_(state), scoreboard_(scoreboard), kept_(kept) {}
 
     // Links with a dedicated lane, from its creation to its destruction, but for parked ones.
     std::uint32_t held() const { return held_; }
@@ -86,7 +86,7 @@ class Rounds {
     void released(Link& link, Reason reason);
     void fail(Link& link, ucs_status_t status);
 
-    Context& context_;
+    NegotiatorState& state_;
     Scoreboard& scoreboard_;
     KeptLanes& kept_;
     std::uint32_t held_ = 0;

@@ -25,15 +25,15 @@ Score tolerance(const Link& link, std::uint32_t permille) {
 
 }  // namespace
 
-Scoreboard::Scoreboard(Context& context)
-    : context_(context), ranking_(ranking_options(context.config)) {}
+Scoreboard::Scoreboard(NegotiatorState& state)
+    : state_(state), ranking_(ranking_options(state.config)) {}
 
 Role Scoreboard::role_of(const Link& link) const {
     if (link.state == LinkState::kIdle) return Role::kCandidate;
     if (link.state == LinkState::kRequested) return Role::kReserving;
     if (!link.has_booked()) return Role::kNone;
     const bool may_go = link.state == LinkState::kEstablished
-                            ? context_.now >= link.since + context_.config.min_residence
+                            ? state_.now >= link.since + state_.config.min_residence
                             : link.is_overdue();
     return may_go ? Role::kIncumbent : Role::kEntering;
 }
@@ -53,7 +53,7 @@ void Scoreboard::update_local(Link& link) {
     const Score local = local_of(link);
     const Score moved = local > link.advertised ? local - link.advertised : link.advertised - local;
     const bool appeared = (local == 0) != (link.advertised == 0);
-    if (!appeared && moved <= tolerance(link, context_.config.tolerance_permille)) return;
+    if (!appeared && moved <= tolerance(link, state_.config.tolerance_permille)) return;
     if (!appeared && moved <= tolerance(link, kFarTolerance) && is_far(link, local)) return;
     advertise(link);
     say(link);
@@ -80,18 +80,18 @@ void Scoreboard::say(Link& link) {
     if (unheard < Link::kMostUnheard) return;
     const std::uint32_t held_back = unheard - Link::kMostUnheard;
     if (held_back != 0 && !std::has_single_bit(held_back)) return;
-    ++context_.counters.pings;
+    ++state_.counters.pings;
     Message ping;
     ping.type = MessageType::kPing;
     ping.epoch = kNoRound;
-    context_.actions.send(link.peer, std::move(ping));
+    state_.actions.send(link.peer, std::move(ping));
 }
 
 void Scoreboard::send_score(const Link& link) {
     Message score;
     score.type = MessageType::kScore;
     score.local = link.advertised;
-    context_.actions.send(link.peer, std::move(score));
+    state_.actions.send(link.peer, std::move(score));
 }
 
 void Scoreboard::heard(Link& link) {
@@ -103,7 +103,7 @@ void Scoreboard::heard(Link& link) {
 
 void Scoreboard::advertise(Link& link) {
     link.advertised = local_of(link);
-    link.advertised_at = context_.now;
+    link.advertised_at = state_.now;
     link.owes_score = false;
     reconsider(link);
     place(link);
@@ -111,7 +111,7 @@ void Scoreboard::advertise(Link& link) {
 
 void Scoreboard::set_remote(Link& link, Score score) {
     link.remote = score;
-    link.remote_due = context_.now + std::max(context_.config.hold, context_.config.stale_after);
+    link.remote_due = state_.now + std::max(state_.config.hold, state_.config.stale_after);
     reconsider(link);
     place(link);
 }
@@ -119,7 +119,7 @@ void Scoreboard::set_remote(Link& link, Score score) {
 // A link that has grown by more than the margin since it was denied starts its back-off anew: the
 // denial was about another link, and the floor may have changed as well.
 void Scoreboard::reconsider(Link& link) {
-    const Config& config = context_.config;
+    const Config& config = state_.config;
     if (link.denials == 0 ||
         link.score() <= with_margin(link.denied_score, config.margin_permille)) {
         return;
@@ -129,14 +129,14 @@ void Scoreboard::reconsider(Link& link) {
 }
 
 void Scoreboard::age(Link& link) {
-    const Time now = context_.now;
-    if (link.advertised != 0 && now >= link.advertised_at + context_.config.refresh) {
+    const Time now = state_.now;
+    if (link.advertised != 0 && now >= link.advertised_at + state_.config.refresh) {
         link.advertised = local_of(link);
         link.advertised_at = now;
         say(link);
     }
     if (link.remote != 0 && now >= link.remote_due) {
-        const Config& config = context_.config;
+        const Config& config = state_.config;
         if (now >= link.remote_due + config.refresh) {
             // Nobody looked here when it was due: what the peer sent meanwhile is still to be read.
             link.remote_due = now + config.refresh;
@@ -149,7 +149,7 @@ void Scoreboard::age(Link& link) {
 }
 
 Time Scoreboard::deadline_of(const Link& link) const {
-    const Config& config = context_.config;
+    const Config& config = state_.config;
     Time deadline = kNever;
     if (link.advertised != 0) deadline = link.advertised_at + config.refresh;
     if (link.remote != 0) deadline = std::min(deadline, link.remote_due);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ucp/lanes/context.h"
 #include "ucp/lanes/link.h"
+#include "ucp/lanes/negotiator_state.h"
 
 namespace ucp::lanes {
 
@@ -13,7 +13,7 @@ namespace ucp::lanes {
 // what a link's rank or role follows from goes through here, or ends in place().
 class Scoreboard {
   public:
-    explicit Scoreboard(Context& context);
+    explicit Scoreboard(NegotiatorState& state);
 
     Ranking& ranking() { return ranking_; }
     const Ranking& ranking() const { return ranking_; }
@@ -25,7 +25,7 @@ class Scoreboard {
     Role role_of(const Link& link) const;
 
     // Whether a measured score is worth a record.
-    bool counts(Score measured) const { return measured >= (context_.config.min_score + 1) / 2; }
+    bool counts(Score measured) const { return measured >= (state_.config.min_score + 1) / 2; }
 
     // What this end measured, or is told to want, has changed: a SCORE goes out if it moved enough.
     void update_local(Link& link);
@@ -49,7 +49,7 @@ class Scoreboard {
     void send_score(const Link& link);
     void reconsider(Link& link);
 
-    Context& context_;
+    NegotiatorState& state_;
     Ranking ranking_;
 };
 

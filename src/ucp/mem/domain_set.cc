@@ -11,7 +11,7 @@ namespace ucp {
 
 void DomainSet::set_options(const Options& options) {
     options_ = options;
-    regions_ = RegionTable(options.identity);
+    regions_ = AccessTable(options.identity);
 }
 
 bool DomainSet::open_cache(const RegistrationCache::Limits& limits, bool use_events) {
@@ -27,13 +27,13 @@ void DomainSet::collect() {
     registrations_->collect();
 }
 
-uint64_t RegionTable::add(Memory& memory) {
+uint64_t AccessTable::add(Memory& memory) {
     const uint64_t name = slots_.insert(memory).packed() + 1;
     bytes_ += memory.length();
     return name;
 }
 
-void RegionTable::remove(uint64_t region) {
+void AccessTable::remove(uint64_t region) {
     const Memory* memory = slots_.find(Slots::Handle::unpack(region - 1));
     if (memory == nullptr) return;
     bytes_ -= memory->length();
@@ -41,7 +41,7 @@ void RegionTable::remove(uint64_t region) {
     slots_.erase(Slots::Handle::unpack(region - 1));
 }
 
-ucs_status_t RegionTable::publish(const Memory& memory) {
+ucs_status_t AccessTable::publish(const Memory& memory) {
     try {
         published_.emplace(reinterpret_cast<uintptr_t>(memory.address()), &memory);
     } catch (const std::bad_alloc&) {
@@ -51,7 +51,7 @@ ucs_status_t RegionTable::publish(const Memory& memory) {
     return UCS_OK;
 }
 
-const Memory* RegionTable::find(uint64_t identity, uint64_t region, uint64_t address, size_t length,
+const Memory* AccessTable::find(uint64_t identity, uint64_t region, uint64_t address, size_t length,
                                 unsigned prot) const {
     if (identity == identity_) return slots_.find(Slots::Handle::unpack(region - 1));
     if (identity != 0 || region != 0) return nullptr;
@@ -65,7 +65,7 @@ const Memory* RegionTable::find(uint64_t identity, uint64_t region, uint64_t add
     return nullptr;
 }
 
-void* RegionTable::access(uint64_t identity, uint64_t region, uint64_t address, size_t length,
+void* AccessTable::access(uint64_t identity, uint64_t region, uint64_t address, size_t length,
                           unsigned prot) const {
     const Memory* memory = find(identity, region, address, length, prot);
     if (memory == nullptr || !memory->covers(address, length) || !memory->allows(prot))

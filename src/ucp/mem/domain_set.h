@@ -29,9 +29,9 @@ class Memory;
 // A key may also name no memory at all (a PackedKey that was not parsed). Its accesses have only an
 // address, and reach memory that the program has published: that it mapped, for remote access, and
 // packed a key of.
-class RegionTable {
+class AccessTable {
   public:
-    explicit RegionTable(uint64_t identity = 0) : identity_(identity) {}
+    explicit AccessTable(uint64_t identity = 0) : identity_(identity) {}
 
     uint64_t identity() const { return identity_; }
     // @return a name; never 0
@@ -91,7 +91,7 @@ class DomainSet {
     // Serialises the domains; null if one thread alone uses the context. Recursive.
     std::recursive_mutex* mutex() { return options_.is_shared ? &mutex_ : nullptr; }
 
-    RegionTable& regions() { return regions_; }
+    AccessTable& regions() { return regions_; }
     // Null: every operation registers for itself.
     RegistrationCache* registrations() { return registrations_.get(); }
     // Keep registrations for later operations, as far as memory events keep them honest.
@@ -104,7 +104,7 @@ class DomainSet {
     Options options_;
     std::vector<Domain> domains_;
     std::recursive_mutex mutex_;
-    RegionTable regions_;
+    AccessTable regions_;
     std::unique_ptr<RegistrationCache> registrations_;
     MemoryEvents memory_events_;
 };

@@ -26,7 +26,7 @@ struct CachedRegion;
 // pages, which stay registered for the next operation or handle. And so does what peers may only
 // read for the length of an operation, where registering pins pages and takes long; there the key
 // is good for reading the pages until they leave the cache. While memory with rights lives, the
-// context's RegionTable names it, so that emulated remote accesses are checked against it.
+// context's AccessTable names it, so that emulated remote accesses are checked against it.
 //
 // Thread rule: what registers takes the context's lock; one thread at a time asks a buffer for
 // handles; the rest is constant.

@@ -24,7 +24,7 @@ struct PackedKeyHeader {
     uint8_t entries;
     uint8_t reserved;   // 0
     uint32_t size;      // bytes in all, this header included
-    uint64_t identity;  // of the owner's RegionTable
+    uint64_t identity;  // of the owner's AccessTable
     uint64_t region;    // the memory's name in it; 0: none (empty memory)
     uint64_t address;
     uint64_t length;
@@ -56,7 +56,7 @@ uint32_t key_checksum(std::span<const std::byte> bytes);
 // are a key of host memory that no memory domain reaches; it then accesses the memory by messages
 // that name an address alone, and Open MPI 4.1 hands over such keys for regions of dynamic windows.
 // Here too the accesses are emulated, and the target holds them to what its program has published
-// (RegionTable). Such a key never comes in a message.
+// (AccessTable). Such a key never comes in a message.
 class PackedKey {
   public:
     // Bytes that come without their length: it is read from the header, then checked as below;

@@ -9,23 +9,23 @@
 namespace ucp::select {
 namespace {
 
-constexpr size_t kMinRendezvous = 8 * 1024;       // whatever the figures say
-constexpr size_t kMinHostRendezvous = 24 * 1024;  // the same within a host
-// From here on at the latest: a message that goes at once takes memory of a receiver that has no
-// buffer for it yet. Within a host pieces may be faster at any length.
-constexpr size_t kMaxRendezvous = 512 * 1024;
-constexpr size_t kMaxHostRendezvous = 16 * 1024 * 1024;
+constexpr size_t kMinRendezvous = 8 * 1024;     // whatever the figures say
 constexpr size_t kMinEagerZeroCopy = 2 * 1024;  // pieces of memory cost something, too
 // The peer may have no way yet to memory that it has not read; a shorter message does not wait.
 constexpr size_t kMinUnmapped = 8 * 1024;
 constexpr size_t kMinBulk = 8 * 1024;
 constexpr size_t kMaxBulkThreshold = 64 * 1024;  // even of a single device: a slice
-constexpr double kMoreMessages = 3;  // at either end: announcement, request for the data, end
+// Of an announced message, at either end: announcement, request for the data, end.
+constexpr unsigned kMoreMessages = 3;
 // A device that says little may carry more: then the processors are the limit, and pay.
 constexpr double kWorthwhile = 2;
 
 constexpr uint32_t kAnyPut = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
 constexpr uint32_t kAnyGet = uct::kGetBcopy | uct::kGetZcopy;
+
+bool is_within_host(const LaneFigures& lanes) {
+    return lanes.device_type == uct::DeviceType::kSharedMemory;
+}
 
 // Seconds a byte on the wire.
 double wire(double bandwidth) {
@@ -57,7 +57,7 @@ CostEntry with_staging(const CostEntry& cost, const CostModel& costs, BufferClas
 CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation operation,
                      Situation situation) {
     const double messages = 2 * lanes.overhead;
-    if (lanes.device_type == uct::DeviceType::kSharedMemory) {
+    if (is_within_host(lanes)) {
         // One of several pieces is put together in memory of its own, if a handler is to have it.
         const double again = operation == Operation::kActiveMessage ? costs.copy.per_byte : 0;
         if (situation == Situation::kAmongOthers) {
@@ -75,7 +75,7 @@ CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation
 // @param bandwidth  of the devices that carry the data
 CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situation situation,
                           double bandwidth) {
-    if (lanes.device_type == uct::DeviceType::kSharedMemory) {
+    if (is_within_host(lanes)) {
         const double latency = situation == Situation::kAlone ? 3 * lanes.latency : 0;
         return {latency + 4 * lanes.overhead + costs.system_copy.base, costs.system_copy.per_byte,
                 costs.system_copy.origin};
@@ -110,21 +110,29 @@ size_t sharing_threshold(const LaneFigures& lanes) {
     return std::max(static_cast<size_t>(cost / saved(lanes)), kMinBulk);
 }
 
+size_t eager_max(const LaneFigures& lanes, const Thresholds& thresholds) {
+    return is_within_host(lanes) ? thresholds.eager_max_host : thresholds.eager_max;
+}
+
 // From which length on a message is announced if the user says nothing.
-size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs, Operation operation,
+size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs,
+                            const Thresholds& thresholds, Operation operation,
                             Situation situation) {
-    const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
+    const size_t most = eager_max(lanes, thresholds);
     const auto announced_pays = [&](size_t length, Situation when) {
         const double eager = eager_cost(lanes, costs, operation, when).at(length);
         if (rendezvous_cost(lanes, costs, when, lanes.bandwidth).at(length) <= eager) return true;
         return saved(lanes) > 0 && length >= 2 * lanes.slice &&
                rendezvous_cost(lanes, costs, when, lanes.together).at(length) <= eager;
     };
-    if (is_host) {
-        return first_length(kMinHostRendezvous, kMaxHostRendezvous,
+    if (is_within_host(lanes)) {
+        // What pieces cost is known for many of them. A message of no more pieces than announcing
+        // it takes messages goes in pieces, each of which is such a message.
+        const size_t pieces = kMoreMessages * size_t{lanes.am.max_short};
+        return first_length(std::max(kMinRendezvous, pieces), most,
                             [&](size_t length) { return announced_pays(length, situation); });
     }
-    const size_t alone = first_length(kMinRendezvous, kMaxRendezvous, [&](size_t length) {
+    const size_t alone = first_length(kMinRendezvous, most, [&](size_t length) {
         return announced_pays(length, Situation::kAlone);
     });
     const bool is_shared = situation == Situation::kAmongOthers && operation == Operation::kTag &&
@@ -172,7 +180,7 @@ void add_eager(List& list, const LaneFigures& lanes, const CostModel& costs,
         // Where registering takes little, a copy that takes longer is saved; but in shared memory
         // the bytes are copied all the same.
         const bool is_network = lanes.device_type == uct::DeviceType::kNetwork;
-        const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
+        const bool is_host = is_within_host(lanes);
         const double cost = is_network ? std::min(lanes.registration, limit.base) : limit.base;
         const double spared = is_host ? 0 : costs.copy.per_byte;
         const CostEntry zero_copy{copies.base + cost, copies.per_byte - spared, limit.origin};
@@ -200,8 +208,9 @@ void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
         return;
     }
     const bool is_set = thresholds.rendezvous.has_value();
-    const size_t from =
-        is_set ? *thresholds.rendezvous : rendezvous_threshold(lanes, costs, operation, situation);
+    const size_t from = is_set
+                            ? *thresholds.rendezvous
+                            : rendezvous_threshold(lanes, costs, thresholds, operation, situation);
     if (is_of_device(buffer) && lanes.device_reads && thresholds.may_read) {
         const size_t least = buffer == BufferClass::kMapped ? 0 : kMinUnmapped;
         const CostEntry& read = costs.device_read;
@@ -392,11 +401,10 @@ std::string_view name(Way way) {
 std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
                          const Thresholds& thresholds, Operation operation, Situation situation) {
     if (thresholds.rendezvous) return std::nullopt;
-    const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
     // What goes in one piece is over when it is seen.
     const size_t piece = std::max<size_t>(lanes.am.max_short, lanes.am.max_bcopy);
     return Ways{.least = std::max(kMinRendezvous, piece + 1),
-                .most = (is_host ? kMaxHostRendezvous : kMaxRendezvous) - 1,
+                .most = eager_max(lanes, thresholds) - 1,
                 .costs = {eager_cost(lanes, costs, operation, situation),
                           rendezvous_cost(lanes, costs, situation, lanes.together)}};
 }

@@ -78,6 +78,9 @@ struct Thresholds {
     std::optional<size_t> rendezvous;  // UCX_RNDV_THRESH
     std::optional<size_t> zero_copy;   // UCX_ZCOPY_THRESH
     std::optional<size_t> bulk;        // UCX_BULK_THRESH
+    // From here on a message is announced whatever the costs are, unless `rendezvous` is set.
+    size_t eager_max = SIZE_MAX;       // UCX_EAGER_MAX
+    size_t eager_max_host = SIZE_MAX;  // UCX_EAGER_MAX_HOST: within a host
     bool may_read = true;              // UCX_RNDV_SCHEME lets the receiver read announced data
     size_t short_limit = SIZE_MAX;     // UCX_BCOPY_THRESH: the longest message by kShort
 };

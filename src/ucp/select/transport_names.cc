@@ -51,12 +51,12 @@ bool is_exact(std::string_view& word) {
     return exact;
 }
 
-Admission meaning(std::string_view word, const uct::TransportDeclaration& transport) {
-    if (is_exact(word)) return word == transport.name ? Admission::kYes : Admission::kNo;
+Permission meaning(std::string_view word, const uct::TransportDeclaration& transport) {
+    if (is_exact(word)) return word == transport.name ? Permission::kYes : Permission::kNo;
     if (word == transport.name || word == "all" || has(transport.aliases, word)) {
-        return Admission::kYes;
+        return Permission::kYes;
     }
-    return has(transport.auxiliary_for, word) ? Admission::kAuxiliary : Admission::kNo;
+    return has(transport.auxiliary_for, word) ? Permission::kAuxiliary : Permission::kNo;
 }
 
 // "; did you mean X?" for the word nearest to a misspelt one; nothing if none is near.
@@ -84,20 +84,20 @@ std::string join(const Words& words) {
 
 }  // namespace
 
-Admission admission(const ucs::config::AllowList& list, std::string_view transport) {
+Permission permission(const ucs::config::AllowList& list, std::string_view transport) {
     const Transports known = uct::known_transports();
     const auto declared = std::ranges::find(known, transport, &uct::TransportDeclaration::name);
     uct::TransportDeclaration unknown{};
     unknown.name = transport;
-    Admission best = Admission::kNo;
+    Permission best = Permission::kNo;
     for (const std::string& word : list.names) {
-        const Admission said = meaning(word, declared != known.end() ? *declared : unknown);
+        const Permission said = meaning(word, declared != known.end() ? *declared : unknown);
         // What a negated list names goes, what it would bring along stays.
-        if (list.negated && said == Admission::kAuxiliary) continue;
+        if (list.negated && said == Permission::kAuxiliary) continue;
         best = std::max(best, said);
     }
     if (!list.negated) return best;
-    return best == Admission::kNo ? Admission::kYes : Admission::kNo;
+    return best == Permission::kNo ? Permission::kYes : Permission::kNo;
 }
 
 std::vector<std::string> objections(const ucs::config::AllowList& list,

@@ -13,7 +13,7 @@
 namespace ucp::select {
 
 // What UCX_TLS says of a transport.
-enum class Admission : uint8_t {
+enum class Permission : uint8_t {
     kNo,
     kAuxiliary,  // only to bring up the dedicated lanes that were asked for ("rc" needs one)
     kYes,
@@ -23,7 +23,7 @@ enum class Admission : uint8_t {
 // in front turns the list round; a backslash before a name means that transport and no alias. A
 // list without "self" has no "self". Aliases of dedicated transports (rc, rc_x, rc_v, and their own
 // names) admit a scalable one as auxiliary.
-Admission admission(const ucs::config::AllowList& list, std::string_view transport);
+Permission permission(const ucs::config::AllowList& list, std::string_view transport);
 
 // Words in UCX_TLS that name nothing, or nothing that is here, each with a sentence for the user.
 // @param found  names of the transports that work here

@@ -23,7 +23,7 @@ inline constexpr size_t kMaxTransports = 16;
 inline constexpr uint8_t kNoTransport = 0xff;
 
 // Written once, but for the sequence.
-struct Head {
+struct PageHeader {
     uint64_t magic;
     uint32_t version;
     uint32_t size;        // of the page, in bytes
@@ -84,12 +84,13 @@ struct WorkerRecord {
 };
 
 struct Page {
-    Head head;
+    PageHeader head;
     WorkerRecord worker;
 };
 
 static_assert(std::is_trivially_copyable_v<Page>);
-static_assert(sizeof(Head) == 40 && sizeof(TransportRecord) == 64 && sizeof(EndpointRecord) == 80 &&
+static_assert(sizeof(PageHeader) == 40 && sizeof(TransportRecord) == 64 &&
+              sizeof(EndpointRecord) == 80 &&
               sizeof(WorkerRecord) == 64 + 28 * 8 + 2 * 4 + 16 * 64 + 64 * 80);
 
 }  // namespace ucp::stats

@@ -134,7 +134,7 @@ std::optional<PageSample> read_page(pid_t pid, unsigned descriptor) {
                           (info.st_uid == geteuid() || geteuid() == 0);
     auto page = std::make_unique<Page>();
     if (!is_sound || !read_whole(file.get(), page.get())) return {};
-    const Head& head = page->head;
+    const PageHeader& head = page->head;
     const std::optional<ucs::Process> process = ucs::Process::find(static_cast<uint32_t>(pid));
     if (head.magic != kMagic || head.version != kVersion || head.size != sizeof(Page) || !process ||
         head.start_time != process->start_time || head.pid != own_number(pid))

@@ -11,7 +11,7 @@
 namespace ucp::wireup {
 
 Connection::Connection(ConnectionManager& manager, Endpoint& endpoint)
-    : Watched(manager), endpoint_(endpoint) {
+    : WatchedSocket(manager), endpoint_(endpoint) {
     do {
         own_stream_ = manager.services().random();
     } while (own_stream_ == 0);

@@ -24,7 +24,7 @@ struct ConnectionRequest;
 // the server's answer brings the worker address. From then on the socket stays open and idle; its
 // end tells that the peer is gone, and fails the endpoint once the messages that came before are
 // taken. Owned by its endpoint.
-class Connection final : public Watched, public SocketConnection {
+class Connection final : public WatchedSocket, public SocketConnection {
   public:
     Connection(ConnectionManager& manager, Endpoint& endpoint);
     // Says goodbye unless the endpoint has failed.

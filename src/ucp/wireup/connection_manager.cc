@@ -31,17 +31,17 @@ bool is_near(const ucs::net::Socket& socket) {
 
 }  // namespace
 
-ucs_status_t Watched::watch(bool writing) {
+ucs_status_t WatchedSocket::watch(bool writing) {
     return manager_.watch(*this, socket_.descriptor(), writing, &id_);
 }
 
-void Watched::ignore() {
+void WatchedSocket::ignore() {
     if (id_ == 0) return;
     manager_.ignore(socket_.descriptor(), id_);
     id_ = 0;
 }
 
-ucs_status_t ConnectionManager::watch(Watched& watched, int descriptor, bool writing,
+ucs_status_t ConnectionManager::watch(WatchedSocket& watched, int descriptor, bool writing,
                                       uint64_t* id) {
     epoll_event event{};
     event.events = writing ? EPOLLIN | EPOLLOUT : EPOLLIN;
@@ -107,7 +107,7 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
     return static_cast<unsigned>(std::max(count, 0));
 }
 
-void ConnectionManager::serve(uint64_t id, Watched& watched) {
+void ConnectionManager::serve(uint64_t id, WatchedSocket& watched) {
     try {
         watched.ready();
     } catch (const std::bad_alloc&) {
@@ -190,7 +190,7 @@ ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** e
     }
     Endpoint& made = services_.connector.create_waiting();
     const bool has_key = !services_.job_key.empty();
-    if (!has_key && services_.connector.knows_guests()) made.set_flag(Endpoint::kStranger);
+    if (!has_key && services_.connector.knows_guests()) made.set_stranger();
     const ucs_status_t status = connect(made, [&](Connection& calling) {
         return calling.call(*server, local ? &*local : nullptr,
                             (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);

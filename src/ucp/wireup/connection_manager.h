@@ -22,11 +22,11 @@ class Listener;
 struct ConnectionRequest;
 
 // A socket that the manager watches, from watch() until the object goes.
-class Watched {
+class WatchedSocket {
   public:
-    explicit Watched(ConnectionManager& manager) : manager_(manager) {}
-    virtual ~Watched() { ignore(); }
-    Watched(const Watched&) = delete;
+    explicit WatchedSocket(ConnectionManager& manager) : manager_(manager) {}
+    virtual ~WatchedSocket() { ignore(); }
+    WatchedSocket(const WatchedSocket&) = delete;
 
     // Something can be read, or written; the object may go in this call.
     virtual void ready() = 0;
@@ -101,15 +101,15 @@ class ConnectionManager {
     void add(Listener& listener) { listeners_.push_back(&listener); }
     void remove(Listener& listener) { std::erase(listeners_, &listener); }
 
-    // --- for Watched ---
+    // --- for WatchedSocket ---
 
     // @param id  0: not watched yet
-    ucs_status_t watch(Watched& watched, int descriptor, bool writing, uint64_t* id);
+    ucs_status_t watch(WatchedSocket& watched, int descriptor, bool writing, uint64_t* id);
     void ignore(int descriptor, uint64_t id);
 
   private:
     explicit ConnectionManager(const Services& services);
-    void serve(uint64_t id, Watched& watched);
+    void serve(uint64_t id, WatchedSocket& watched);
     template <typename Begin>
     ucs_status_t connect(Endpoint& endpoint, Begin begin);
 
@@ -118,7 +118,7 @@ class ConnectionManager {
     void make_room_for(const Caller& newcomer);
 
     uint64_t last_id_ = 0;
-    std::unordered_map<uint64_t, Watched*> watched_;
+    std::unordered_map<uint64_t, WatchedSocket*> watched_;
     std::vector<std::unique_ptr<Caller>> callers_;
     std::vector<Connection*> ending_;
     ucs::Time next_complaint_{};

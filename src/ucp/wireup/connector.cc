@@ -176,8 +176,7 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
             "UCX_TCP_JOB_KEY at both ends");
     }
     if (status != UCS_OK) return status;
-    (*endpoint)->set_flag(Endpoint::kStranger);
-    (*endpoint)->clear_flag(Endpoint::kPromotable);
+    (*endpoint)->set_stranger();
     if (pair.remote != nullptr) {
         guests_.settle(remote, pair.interface, *pair.remote);
         if (const uint64_t name = name_of(*pair.remote); name != 0) {
@@ -244,7 +243,7 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
             return UCS_OK;
         }
     }
-    endpoint->set_flag(Endpoint::kGreetedUs);
+    endpoint->set_peer_has_greeted();
     return UCS_OK;
 }
 

@@ -46,7 +46,7 @@ inline void Keepalive::check(ucs::Time now) {
     // Endpoints are listed in the order of their serial numbers.
     endpoints_.for_each([&](Endpoint& endpoint) {
         if (endpoint.serial() <= last_ || checked == count_) return;
-        if (!endpoint.has_flag(Endpoint::kPeerErrors) || endpoint.is_failed()) return;
+        if (!endpoint.reports_peer_errors() || endpoint.is_failed()) return;
         const Lane lane = endpoint.scalable_lane();
         if ((lane.attributes.capabilities & uct::kCheckPeer) == 0) return;
         ++checked;

@@ -59,6 +59,8 @@ SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
         .rendezvous = bytes(config.rndv_threshold),
         .zero_copy = bytes(config.zcopy_threshold),
         .bulk = bytes(config.bulk_threshold),
+        .eager_max = config.eager_max,
+        .eager_max_host = config.eager_max_host,
         // What devices read bears no checksum.
         .may_read = !config.has_checksums() && (config.rndv_scheme == RndvScheme::kAuto ||
                                                 config.rndv_scheme == RndvScheme::kGet)};

@@ -25,7 +25,7 @@ struct ConnectionRequest {
 void reject(std::unique_ptr<ConnectionRequest> request);
 
 // A socket that clients call: what ucp_listener_h points to.
-class Listener final : public Watched {
+class Listener final : public WatchedSocket {
   public:
     // As ucp_listener_create.
     static ucs_status_t create(ConnectionManager& manager, const ucp_listener_params_t& params,
@@ -44,7 +44,7 @@ class Listener final : public Watched {
     void introduce(std::unique_ptr<ConnectionRequest> request);
 
   private:
-    explicit Listener(ConnectionManager& manager) : Watched(manager) {}
+    explicit Listener(ConnectionManager& manager) : WatchedSocket(manager) {}
     void accept_at_once(std::unique_ptr<ConnectionRequest> request);
 
     const uint32_t process_ = ucs::process_id();
@@ -58,11 +58,14 @@ class Listener final : public Watched {
 };
 
 // Somebody who called a listener and has not said who he is.
-class Caller final : public Watched {
+class Caller final : public WatchedSocket {
   public:
     Caller(ConnectionManager& manager, Listener& listener, ucs::net::Socket socket,
            ucs::Time deadline)
-        : Watched(manager), listener_(listener), source_(socket.peer().ip()), deadline_(deadline) {
+        : WatchedSocket(manager),
+          listener_(listener),
+          source_(socket.peer().ip()),
+          deadline_(deadline) {
         socket_ = std::move(socket);
     }
     ~Caller() override { ignore(); }

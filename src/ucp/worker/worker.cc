@@ -180,10 +180,10 @@ void Worker::log_use() const {
 unsigned Worker::progress() {
     if (in_progress_) return 0;
     // However this ends: a callback of the program may throw, or its thread be cancelled there.
-    struct Turn {
-        explicit Turn(bool& taken) : taken_(taken) { taken_ = true; }
-        ~Turn() { taken_ = false; }
-        Turn(const Turn&) = delete;
+    struct ProgressScope {
+        explicit ProgressScope(bool& taken) : taken_(taken) { taken_ = true; }
+        ~ProgressScope() { taken_ = false; }
+        ProgressScope(const ProgressScope&) = delete;
 
       private:
         bool& taken_;

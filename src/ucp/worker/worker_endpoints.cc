@@ -93,7 +93,7 @@ void Worker::close_endpoint_now(Endpoint& endpoint) {
     lanes_.endpoint_closing(endpoint);
     // A guest has no more to say than his endpoint lets him.
     const bool may_go_on =
-        endpoint.has_flag(Endpoint::kGreetedUs) && !connector_.is_guest(endpoint.remote_uuid());
+        endpoint.peer_has_greeted() && !connector_.is_guest(endpoint.remote_uuid());
     const bool is_needed = may_go_on || lanes_.link_of(endpoint) != nullptr;
     if (!is_needed) endpoints_.doom(endpoint);
 }

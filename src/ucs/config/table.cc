@@ -6,7 +6,7 @@
 namespace ucs::config {
 
 TableBase::TableBase(std::string_view title, std::initializer_list<std::string_view> prefixes)
-    : Registration{title}, prefixes_(prefixes) {
+    : RegistryEntry{title}, prefixes_(prefixes) {
     runtime().tables.add(*this);
 }
 

@@ -116,7 +116,7 @@ constexpr auto field(std::string_view name, std::string_view default_text, std::
 // A table without the type of its values: what printing, checking and spelling need. A table
 // registers itself for the life of the process and is never destroyed before its end. Its title is
 // its key: tables of one title are copies of one.
-class TableBase : public Registration {
+class TableBase : public RegistryEntry {
   public:
     struct Variable {
         std::string_view name;

@@ -7,7 +7,7 @@ namespace {
 
 MemoryDetector* first() {
     return static_cast<MemoryDetector*>(
-        const_cast<Registration*>(runtime().memory_detectors.first()));
+        const_cast<RegistryEntry*>(runtime().memory_detectors.first()));
 }
 
 MemoryDetector* following(const MemoryDetector& detector) {

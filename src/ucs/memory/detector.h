@@ -108,7 +108,7 @@ class KernelMemory {
 
 // Recognises memory of one kind, and copies it; modules for accelerators register one. Not owned.
 // Any thread may call, whatever device or context is current there.
-class MemoryDetector : public Registration {
+class MemoryDetector : public RegistryEntry {
   public:
     // Whether [address, address + length) is this detector's memory; fills `info` if it is.
     virtual bool detect(const void* address, size_t length, MemoryInfo& info) const = 0;

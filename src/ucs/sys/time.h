@@ -11,14 +11,14 @@ using namespace std::chrono_literals;
 // clock that gave it; its zero means nothing outside that clock.
 using Duration = std::chrono::nanoseconds;
 
-struct Timeline {
+struct Timescale {
     using rep = Duration::rep;
     using period = Duration::period;
     using duration = Duration;
-    using time_point = std::chrono::time_point<Timeline, Duration>;
+    using time_point = std::chrono::time_point<Timescale, Duration>;
 };
 
-using Time = Timeline::time_point;
+using Time = Timescale::time_point;
 
 // "inf" in the configuration: a span that never ends, and the point at which it ends.
 inline constexpr Duration kForever = Duration::max();

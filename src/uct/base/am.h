@@ -66,10 +66,10 @@ inline bool dispatch_am_from(const AmTable& table, PeerIdentity& from, uint8_t i
     if (table.admits == nullptr) return dispatch_am(table, id, data, length, descriptor);
     if (!is_admitted(table, from, id, data, length)) return false;
     // However the handler ends: one of the program's may throw.
-    struct Sender {
-        Sender(PeerIdentity** place, PeerIdentity& from) : place_(place) { *place_ = &from; }
-        ~Sender() { *place_ = nullptr; }
-        Sender(Sender&&) = delete;
+    struct SenderScope {
+        SenderScope(PeerIdentity** place, PeerIdentity& from) : place_(place) { *place_ = &from; }
+        ~SenderScope() { *place_ = nullptr; }
+        SenderScope(SenderScope&&) = delete;
 
       private:
         PeerIdentity** const place_;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ucs/type/bits.h"
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 
 namespace uct {
 
@@ -81,7 +81,7 @@ ucs_status_t CopyQueue::flush(CopyGroup& group, Completion* completion) {
 ucs_status_t CopyQueue::flush_all(Completion* completion) {
     if (turns_.empty()) return UCS_OK;
     ++visits_;
-    Gather* const gather = Gather::start(completion);
+    CompletionGroup* const gather = CompletionGroup::start(completion);
     ucs_status_t status = UCS_OK;
     for (CopyRecord& record : turns_) {
         if (status != UCS_OK || record.group->visit == visits_) continue;

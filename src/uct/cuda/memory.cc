@@ -8,7 +8,7 @@
 
 namespace uct::cuda {
 
-Memory::Memory(CopyEngine& engine)
+CudaMemory::CudaMemory(CopyEngine& engine)
     : engine_(engine),
       staging_(engine.driver()),
       exports_(engine),
@@ -17,18 +17,18 @@ Memory::Memory(CopyEngine& engine)
       places_(engine, exports_, mappings_),
       direct_(engine, staging_, places_, mappings_) {}
 
-Memory* Memory::get() {
-    static Memory* const memory = []() -> Memory* {
+CudaMemory* CudaMemory::get() {
+    static CudaMemory* const memory = []() -> CudaMemory* {
         CopyEngine* const engine = CopyEngine::get();
         if (engine == nullptr) return nullptr;
-        auto* const made = new Memory(*engine);
+        auto* const made = new CudaMemory(*engine);
         ucs::register_memory_detector(*made);
         return made;
     }();
     return memory;
 }
 
-bool Memory::detect(const void* address, size_t length, ucs::MemoryInfo& info) const {
+bool CudaMemory::detect(const void* address, size_t length, ucs::MemoryInfo& info) const {
     const CopyEngine::Found found = engine_.look_up(address);
     if (found.type == UCS_MEMORY_TYPE_HOST) return false;
     info.type = found.type;
@@ -38,17 +38,17 @@ bool Memory::detect(const void* address, size_t length, ucs::MemoryInfo& info) c
     return true;
 }
 
-uint64_t Memory::types() const {
+uint64_t CudaMemory::types() const {
     return UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
 }
 
-uint64_t Memory::readable_types() const {
+uint64_t CudaMemory::readable_types() const {
     return Config::get().direct ? types() : 0;
 }
 
 // A primary context, held from then on: it lives as long as the process, unless the program resets
 // the device. A program that has none gets none: the context that is current has to do.
-abi::Context Memory::home() {
+abi::Context CudaMemory::home() {
     const Driver& driver = engine_.driver();
     std::lock_guard lock(home_mutex_);
     unsigned long long id = 0;
@@ -64,20 +64,20 @@ abi::Context Memory::home() {
     return driver.context_get(&current) == abi::kSuccess ? current : nullptr;
 }
 
-void Memory::prepare() {
+void CudaMemory::prepare() {
     engine_.prepare();
     stops_.prepare();
     fill_staging(home());
 }
 
-void Memory::fill_staging(abi::Context context) {
+void CudaMemory::fill_staging(abi::Context context) {
     if (context == nullptr) return;
     CurrentContext current(engine_.driver(), context);
     if (current.result() == abi::kSuccess) staging_.fill();
 }
 
-ucs_status_t Memory::copy_within(const CopyEngine::Found& owner, void* to, const void* from,
-                                 size_t length) {
+ucs_status_t CudaMemory::copy_within(const CopyEngine::Found& owner, void* to, const void* from,
+                                     size_t length) {
     CopyContext* const context = engine_.context_of(owner);
     if (context == nullptr) return UCS_ERR_UNSUPPORTED;
     CopyContext::Ticket ticket;
@@ -85,7 +85,7 @@ ucs_status_t Memory::copy_within(const CopyEngine::Found& owner, void* to, const
     return status != UCS_OK ? status : context->wait(ticket);
 }
 
-ucs_status_t Memory::copy(void* to, const void* from, size_t length) {
+ucs_status_t CudaMemory::copy(void* to, const void* from, size_t length) {
     if (length == 0) return UCS_OK;
     const CopyEngine::Found target = engine_.look_up(to);
     const CopyEngine::Found source = engine_.look_up(from);
@@ -102,7 +102,8 @@ ucs_status_t Memory::copy(void* to, const void* from, size_t length) {
     return status != UCS_OK ? status : end;
 }
 
-ucs_status_t Memory::open_copy(std::span<const ucs::MemoryPiece> pieces, ucs::StagedCopy** copy) {
+ucs_status_t CudaMemory::open_copy(std::span<const ucs::MemoryPiece> pieces,
+                                   ucs::StagedCopy** copy) {
     StagedTransfer* const transfer = staging_.take_transfer();
     if (transfer == nullptr) return UCS_ERR_NO_MEMORY;
     fill_late(pieces.front().address);
@@ -113,51 +114,51 @@ ucs_status_t Memory::open_copy(std::span<const ucs::MemoryPiece> pieces, ucs::St
 
 // A program whose first use of CUDA came after the library's start, and which did nothing since
 // that would have made ready: this one message is slow.
-void Memory::fill_late(const void* address) {
+void CudaMemory::fill_late(const void* address) {
     if (staging_.is_filled()) return;
     const abi::Context context = home();
     CopyContext* const owner = engine_.context_of(engine_.look_up(address));
     fill_staging(context != nullptr || owner == nullptr ? context : owner->handle());
 }
 
-bool Memory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
+bool CudaMemory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
     return Config::get().direct && exports_.describe(address, length, description);
 }
 
-bool Memory::is_freed(uint64_t buffer, uint64_t base) {
+bool CudaMemory::is_freed(uint64_t buffer, uint64_t base) {
     if (Exports::buffer_at(engine_.driver(), base) == buffer) return false;
     exports_.forget(buffer);
     return true;
 }
 
-ucs_status_t Memory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                           ucs::AsyncCopy** copy) {
+ucs_status_t CudaMemory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
+                               ucs::AsyncCopy** copy) {
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
     fill_late(to);
     return direct_.fetch(from, to, length, copy);
 }
 
-ucs_status_t Memory::store(const ucs::MemoryExport& to, const void* from, size_t length,
-                           ucs::AsyncCopy** copy) {
+ucs_status_t CudaMemory::store(const ucs::MemoryExport& to, const void* from, size_t length,
+                               ucs::AsyncCopy** copy) {
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
     fill_late(from);
     return direct_.store(to, from, length, copy);
 }
 
-ucs_status_t Memory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,
-                              size_t* begun, ucs::AsyncCopy** copy) {
+ucs_status_t CudaMemory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,
+                                  size_t* begun, ucs::AsyncCopy** copy) {
     *begun = 0;
     if (!Config::get().direct || !is_in_use() || pieces.empty()) return UCS_ERR_UNSUPPORTED;
     fill_late(pieces.front().here);
     return direct_.transfer(pieces, is_store, begun, copy);
 }
 
-ucs_status_t Memory::insert_stop(void* stream, bool may_be_captured, ucs::StreamStop* stop) {
+ucs_status_t CudaMemory::insert_stop(void* stream, bool may_be_captured, ucs::StreamStop* stop) {
     stop->owner = this;
     return stops_.insert(stream, may_be_captured, stop);
 }
 
-ucs_status_t Memory::open_for_kernels(ucs::KernelMemory** memory) {
+ucs_status_t CudaMemory::open_for_kernels(ucs::KernelMemory** memory) {
     if (!Config::get().direct) return UCS_ERR_UNSUPPORTED;
     CopyEngine::Found home;
     if (!is_in_use() || !engine_.driver().get_current(&home.context, &home.device))
@@ -169,7 +170,7 @@ ucs_status_t Memory::open_for_kernels(ucs::KernelMemory** memory) {
     return UCS_OK;
 }
 
-ucs_status_t Memory::allocate(ucs_memory_type_t type, size_t length, void** address) {
+ucs_status_t CudaMemory::allocate(ucs_memory_type_t type, size_t length, void** address) {
     const Driver& driver = engine_.driver();
     abi::Context current = nullptr;
     if (driver.context_get(&current) != abi::kSuccess || current == nullptr) {
@@ -189,7 +190,7 @@ ucs_status_t Memory::allocate(ucs_memory_type_t type, size_t length, void** addr
     return UCS_OK;
 }
 
-void Memory::free(void* address) {
+void CudaMemory::free(void* address) {
     const CopyEngine::Found found = engine_.look_up(address);
     CopyContext* const context = engine_.context_of(found);
     if (context == nullptr) return;

@@ -15,10 +15,10 @@
 namespace uct::cuda {
 
 // What the library knows of CUDA memory: what it is, how to copy it, how to allocate it.
-class Memory final : public ucs::MemoryDetector {
+class CudaMemory final : public ucs::MemoryDetector {
   public:
     // Null without a driver. Registered with ucs.
-    static Memory* get();
+    static CudaMemory* get();
 
     bool detect(const void* address, size_t length, ucs::MemoryInfo& info) const override;
     uint64_t types() const override;
@@ -50,7 +50,7 @@ class Memory final : public ucs::MemoryDetector {
     Mappings& mappings() { return mappings_; }
 
   private:
-    explicit Memory(CopyEngine& engine);
+    explicit CudaMemory(CopyEngine& engine);
     abi::Context home();
     void fill_staging(abi::Context context);
     void fill_late(const void* address);

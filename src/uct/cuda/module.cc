@@ -10,7 +10,7 @@ namespace {
 // CUDA memory for the whole library (memory.h). Its buffers are staged: it has no transport.
 class CudaComponent final : public uct::Component {
   public:
-    CudaComponent() { (void)uct::cuda::Memory::get(); }
+    CudaComponent() { (void)uct::cuda::CudaMemory::get(); }
     std::string_view name() const override { return "cuda"; }
     std::span<const uct::Resource> resources() override { return {}; }
     ucs_status_t open_domain(std::string_view, std::unique_ptr<uct::MemoryDomain>*) override {

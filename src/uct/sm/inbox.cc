@@ -29,7 +29,7 @@ Inbox::Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout)
       area_(size_t{layout.buffers} * layout.buffer_size, layout.buffer_size),
       buffer_table_(
           reinterpret_cast<std::atomic<uint32_t>*>(segment->base() + layout.buffer_table())),
-      senders_(reinterpret_cast<Sender*>(segment->base() + layout.sender_table())),
+      senders_(reinterpret_cast<SenderRecord*>(segment->base() + layout.sender_table())),
       segment_(std::move(segment)) {
     // The other parts of fresh shared memory are zero, which is what they begin with.
     const Process self = Process::self();
@@ -169,7 +169,7 @@ void Inbox::look_after_senders() {
         close_hole(hole->message);
     }
     for (uint32_t i = 0; i < std::min(kSome, layout_.senders); ++i) {
-        Sender& sender = senders_[look_at_];
+        SenderRecord& sender = senders_[look_at_];
         look_at_ = (look_at_ + 1) % layout_.senders;
         uint32_t pid = sender.pid.load(std::memory_order_acquire);
         // Its attempt is of use until the slot it may have is consumed.

@@ -245,7 +245,7 @@ class Inbox {
     Area area_;  // one sender
     uint64_t area_told_ = 0;
     std::atomic<uint32_t>* buffer_table_;
-    Sender* senders_;
+    SenderRecord* senders_;
     std::vector<uint32_t> buffer_of_;
     std::vector<uint32_t> spares_;
     std::vector<Hole> holes_;

@@ -23,7 +23,7 @@ std::optional<QueueLayout> QueueLayout::read(const QueueHeader& header, size_t r
     return layout;
 }
 
-Outbox::Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout)
+Outbox::Outbox(const SegmentName& name, MappedMemory mapping, const QueueLayout& layout)
     : slots_(reinterpret_cast<Slot*>(mapping.base() + layout.slot_table())),
       mask_(layout.slots - 1),
       places_(layout.places()),
@@ -43,7 +43,7 @@ Outbox::~Outbox() {
 
 ucs_status_t Outbox::open(const SegmentName& name, Kind kind, const SegmentName& own,
                           std::unique_ptr<Outbox>* outbox) {
-    Mapping mapping;
+    MappedMemory mapping;
     const ucs_status_t status = attach_segment(name, &mapping);
     if (status != UCS_OK) return status;
     if (mapping.size() < sizeof(QueueHeader)) return UCS_ERR_UNREACHABLE;
@@ -71,7 +71,7 @@ ucs_status_t Outbox::open(const SegmentName& name, Kind kind, const SegmentName&
 }
 
 bool Outbox::enlist(const SegmentName& own) {
-    auto* senders = reinterpret_cast<Sender*>(mapping_.base() + layout_.sender_table());
+    auto* senders = reinterpret_cast<SenderRecord*>(mapping_.base() + layout_.sender_table());
     const Process self = Process::self();
     for (uint32_t i = 0; i < layout_.senders; ++i) {
         uint32_t free = 0;

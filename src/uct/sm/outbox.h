@@ -126,7 +126,7 @@ class Outbox {
     // takes as long as a few messages, so that is begun early; behind the last slot it is in vain.
     static constexpr size_t kAhead = 8;
 
-    Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout);
+    Outbox(const SegmentName& name, MappedMemory mapping, const QueueLayout& layout);
     bool enlist(const SegmentName& own);
     uint64_t reserve_one(bool is_long, bool* sleeps) {
         uint64_t head = header_->head.load(std::memory_order_relaxed);
@@ -173,7 +173,7 @@ class Outbox {
     uint64_t plain_room_ = 0;  // slots, from the announcement on
     uint64_t sender_bits_ = 0;
     uint64_t eight_bits_ = 0;  // word() of message 0 with id 0, of a header and 8 bytes
-    Sender* sender_ = nullptr;
+    SenderRecord* sender_ = nullptr;
     SegmentName own_{};
     bool is_announced_ = false;
     std::byte* reserved_buffer_ = nullptr;
@@ -182,7 +182,7 @@ class Outbox {
     std::byte* buffers_;
     const SegmentName name_;
     const Process owner_;
-    const Mapping mapping_;
+    const MappedMemory mapping_;
     int wake_descriptor_ = -1;
 };
 

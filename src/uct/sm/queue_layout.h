@@ -11,7 +11,7 @@
 //   QueueHeader        constants; state and tails by the receiver, `head` by senders (fifo only)
 //   uint32_t[places]   which buffer belongs to a place now: by the receiver (fifo only); senders
 //                      look before they reserve
-//   Sender[senders]    who may send, and what each is about to do: by that sender (fifo only)
+//   SenderRecord[senders]    who may send, and what each is about to do: by that sender (fifo only)
 //   Slot[slots]        by the sender that has reserved the slot
 //   buffers            long messages, by the sender of the slot
 //
@@ -101,7 +101,7 @@ constexpr size_t length(uint64_t word) {
 // A sender to a shared queue. `attempt` is written before each try to reserve: the number of the
 // slot plus one. So a slot that was reserved and not filled, since its sender died or was stopped
 // in between, is known by that sender's attempt.
-struct alignas(kLine) Sender {
+struct alignas(kLine) SenderRecord {
     std::atomic<uint32_t> pid;         // 0: free
     std::atomic<uint64_t> start_time;  // 0: not known yet
     std::atomic<uint64_t> attempt;
@@ -144,7 +144,7 @@ struct QueueHeader {
     std::atomic<uint64_t> buffer_tail;
 };
 
-static_assert(sizeof(Slot) == kSlot && sizeof(Sender) == kLine);
+static_assert(sizeof(Slot) == kSlot && sizeof(SenderRecord) == kLine);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // Sizes of a queue and the places that follow from them.
@@ -166,7 +166,9 @@ struct QueueLayout {
     size_t sender_table() const {
         return buffer_table() + align(senders == 0 ? 0 : places() * sizeof(uint32_t));
     }
-    size_t slot_table() const { return align(sender_table() + senders * sizeof(Sender), kSlot); }
+    size_t slot_table() const {
+        return align(sender_table() + senders * sizeof(SenderRecord), kSlot);
+    }
     size_t buffer_area() const { return align(slot_table() + slots * sizeof(Slot), kPage); }
     size_t size() const { return buffer_area() + size_t{buffers} * buffer_size; }
 
@@ -206,7 +208,7 @@ struct Area {
         offset += lines;
         count += lines;
     }
-    // Sender: may the next message be written?
+    // SenderRecord: may the next message be written?
     bool has_room(uint64_t tail) {
         next();
         return count + piece - tail <= size;

@@ -46,11 +46,11 @@ class RemoteRegion {
     struct Source {
         const KeySlot* slot;
         uint64_t number;
-        std::shared_ptr<Mapping> table;
+        std::shared_ptr<MappedMemory> table;
     };
 
     RemoteRegion(const Grant& grant, Source source, uint32_t pid, std::byte* local,
-                 std::shared_ptr<Mapping> mapping)
+                 std::shared_ptr<MappedMemory> mapping)
         : address_(grant.address),
           length_(grant.length),
           rights_(grant.rights),
@@ -96,7 +96,7 @@ class RemoteRegion {
     std::byte* const local_;
     const pid_t pid_;
     const Source source_;
-    const std::shared_ptr<Mapping> mapping_;
+    const std::shared_ptr<MappedMemory> mapping_;
 };
 
 // Copy many pieces, each between memory of this process and the region that its key names, with one

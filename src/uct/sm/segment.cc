@@ -57,14 +57,14 @@ std::optional<SegmentName> SegmentName::read(std::span<const std::byte> bytes) {
 
 // --- mappings
 
-Mapping::~Mapping() {
+MappedMemory::~MappedMemory() {
     if (base_ != nullptr) munmap(base_, size_);
 }
 
-Mapping::Mapping(Mapping&& other) noexcept
+MappedMemory::MappedMemory(MappedMemory&& other) noexcept
     : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
+MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
     std::swap(base_, other.base_);
     std::swap(size_, other.size_);
     return *this;
@@ -100,7 +100,7 @@ ucs_status_t SharedSegment::create(size_t size, void* hint, bool fixed,
     void* base = mmap(hint, size, PROT_READ | PROT_WRITE, MAP_SHARED | (fixed ? MAP_FIXED : 0),
                       descriptor, 0);
     if (base == MAP_FAILED) return UCS_ERR_NO_MEMORY;
-    made->mapping_ = Mapping(static_cast<std::byte*>(base), size);
+    made->mapping_ = MappedMemory(static_cast<std::byte*>(base), size);
     *segment = std::move(made);
     return UCS_OK;
 }
@@ -121,7 +121,7 @@ int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind) {
     return -1;
 }
 
-ucs_status_t attach_segment(const SegmentName& name, Mapping* mapping) {
+ucs_status_t attach_segment(const SegmentName& name, MappedMemory* mapping) {
     char kind[kNameRoom + 8], file[kNameRoom];
     file_name(name.nonce, file);
     std::snprintf(kind, sizeof(kind), "/memfd:%s", file);
@@ -143,7 +143,7 @@ ucs_status_t attach_segment(const SegmentName& name, Mapping* mapping) {
         return UCS_ERR_UNREACHABLE;
     }
     if (base == MAP_FAILED) return UCS_ERR_NO_MEMORY;
-    *mapping = Mapping(static_cast<std::byte*>(base), static_cast<size_t>(info.st_size));
+    *mapping = MappedMemory(static_cast<std::byte*>(base), static_cast<size_t>(info.st_size));
     return UCS_OK;
 }
 

@@ -25,13 +25,13 @@ struct SegmentName {
 };
 
 // Memory mapped into this process until the object goes.
-class Mapping {
+class MappedMemory {
   public:
-    Mapping() = default;
-    Mapping(std::byte* base, size_t size) : base_(base), size_(size) {}
-    ~Mapping();
-    Mapping(Mapping&& other) noexcept;
-    Mapping& operator=(Mapping&& other) noexcept;
+    MappedMemory() = default;
+    MappedMemory(std::byte* base, size_t size) : base_(base), size_(size) {}
+    ~MappedMemory();
+    MappedMemory(MappedMemory&& other) noexcept;
+    MappedMemory& operator=(MappedMemory&& other) noexcept;
 
     std::byte* base() const { return base_; }
     size_t size() const { return size_; }
@@ -63,14 +63,14 @@ class SharedSegment {
 
     int descriptor_;
     SegmentName name_;
-    Mapping mapping_;
+    MappedMemory mapping_;
 };
 
 // Map a segment of another process, or of this one.
 //
 // @return UCS_ERR_UNREACHABLE: there is none of that name, it belongs to another user, it is not
 //         sealed, or this process may not open it
-ucs_status_t attach_segment(const SegmentName& name, Mapping* mapping);
+ucs_status_t attach_segment(const SegmentName& name, MappedMemory* mapping);
 
 // Open a descriptor of another process if it is of the kind that `kind` begins with, else -1.
 int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind);

@@ -120,8 +120,8 @@ void SmDomain::free_memory(void* address) {
 
 // --- memory of others
 
-ucs_status_t SmDomain::attach(const SegmentName& name, std::shared_ptr<Mapping>* mapping) {
-    auto made = std::make_shared<Mapping>();
+ucs_status_t SmDomain::attach(const SegmentName& name, std::shared_ptr<MappedMemory>* mapping) {
+    auto made = std::make_shared<MappedMemory>();
     const ucs_status_t status = attach_segment(name, made.get());
     if (status == UCS_OK) *mapping = std::move(made);
     return status;
@@ -138,7 +138,7 @@ bool SmDomain::find_slot(const PackedRegion& packed, RemoteRegion::Source* sourc
     } else if (packed.pid == self_.pid && !KeyTable::is_own(packed.table)) {
         return false;
     } else {
-        std::shared_ptr<Mapping>& table = tables_[packed.table];
+        std::shared_ptr<MappedMemory>& table = tables_[packed.table];
         if (table == nullptr &&
             attach({packed.table, packed.pid, packed.table_descriptor}, &table) != UCS_OK) {
             tables_.erase(packed.table);
@@ -161,8 +161,8 @@ void SmDomain::drop_unused_tables() {
     most_tables_ = std::max(kMostTables, 2 * tables_.size());
 }
 
-std::byte* SmDomain::map(const Grant& grant, uint32_t pid, std::shared_ptr<Mapping>* mapping) {
-    std::weak_ptr<Mapping>& known = mapped_[grant.nonce];
+std::byte* SmDomain::map(const Grant& grant, uint32_t pid, std::shared_ptr<MappedMemory>* mapping) {
+    std::weak_ptr<MappedMemory>& known = mapped_[grant.nonce];
     *mapping = known.lock();
     if (*mapping == nullptr) {
         if (attach({grant.nonce, pid, grant.descriptor}, mapping) != UCS_OK) {
@@ -207,7 +207,7 @@ ucs_status_t SmDomain::unpack_remote_key(std::span<const std::byte> packed, Remo
     if (!find_slot(region, &source) || !read_grant(*source.slot, source.number, &grant))
         return UCS_OK;
     std::byte* local = nullptr;
-    std::shared_ptr<Mapping> mapping;
+    std::shared_ptr<MappedMemory> mapping;
     if (region.pid == self_.pid) {
         local = reinterpret_cast<std::byte*>(grant.address);
     } else if (grant.nonce != 0) {

@@ -42,10 +42,10 @@ class SmDomain final : public MemoryDomain {
         bool allowed;
     };
 
-    ucs_status_t attach(const SegmentName& name, std::shared_ptr<Mapping>* mapping);
+    ucs_status_t attach(const SegmentName& name, std::shared_ptr<MappedMemory>* mapping);
     // The slot that a key names, in the table of this process or of another.
     bool find_slot(const PackedRegion& packed, RemoteRegion::Source* source);
-    std::byte* map(const Grant& grant, uint32_t pid, std::shared_ptr<Mapping>* mapping);
+    std::byte* map(const Grant& grant, uint32_t pid, std::shared_ptr<MappedMemory>* mapping);
     bool is_accessible(const PackedRegion& packed, uint64_t address);
     void drop_unused_tables();
 
@@ -54,11 +54,11 @@ class SmDomain final : public MemoryDomain {
     MemoryDomainAttributes attributes_;
     ucs::ObjectPool<LocalRegion> regions_{"sm regions"};
     KeyTable keys_;
-    std::map<uintptr_t, std::unique_ptr<SharedSegment>> allocated_;  // by address
-    std::unordered_map<uint64_t, std::weak_ptr<Mapping>> mapped_;    // of others, by nonce
+    std::map<uintptr_t, std::unique_ptr<SharedSegment>> allocated_;     // by address
+    std::unordered_map<uint64_t, std::weak_ptr<MappedMemory>> mapped_;  // of others, by nonce
     std::unordered_map<uint32_t, Access> access_;  // to other processes, by number
     // Key tables of others, by nonce: kept for the next key of the same process.
-    std::unordered_map<uint64_t, std::shared_ptr<Mapping>> tables_;
+    std::unordered_map<uint64_t, std::shared_ptr<MappedMemory>> tables_;
     size_t most_tables_ = kMostTables;
 };
 

@@ -128,27 +128,5 @@ TEST(BadOptions, AreNamed) {
     }
 }
 
-TEST(Info, NamesTheLibraryInUse) {
-    const Outcome outcome = run_command({"info", "-v"});
-    EXPECT_EQ(outcome.status, 0);
-    EXPECT_NE(outcome.out.find("libucp.so.0"), std::string::npos) << outcome.out;
-}
-
-TEST(Info, ExplainsEveryVariable) {
-    const Outcome outcome = run_command({"info", "-c", "-f"});
-    EXPECT_EQ(outcome.status, 0);
-    EXPECT_NE(outcome.out.find("UCX_DYNAMIC_TL_SWITCH_INTERVAL=100ms"), std::string::npos)
-        << outcome.out;
-    EXPECT_NE(outcome.out.find("Dedicated lanes that a worker holds at most"), std::string::npos);
-}
-
-TEST(Run, SetsTheEnvironmentAndSaysSo) {
-    const Outcome outcome = run_command({"run", "-v", "--soft", "--", "sh", "-c",
-                                         "echo $LD_LIBRARY_PATH $OMPI_MCA_pml $1", "sh", "-v"});
-    EXPECT_EQ(outcome.status, 0);
-    EXPECT_NE(outcome.out.find(" ucx -v\n"), std::string::npos) << outcome.out;
-    EXPECT_NE(outcome.err.find("OMPI_MCA_btl="), std::string::npos) << outcome.err;
-}
-
 }  // namespace
 }  // namespace tools

@@ -58,43 +58,6 @@ TEST(Variables, AreAllInTheReference) {
     }
 }
 
-TEST(Variables, AreAllDescribed) {
-    const json document = parse_output(run_command({"info", "-c", "--json", "-"}));
-    ASSERT_GT(document.at("variables").size(), 100u);
-    EXPECT_FALSE(document.contains("transports"));
-    for (const json& variable : document.at("variables")) {
-        for (const char* key : {"name", "help", "expected", "table"})
-            EXPECT_FALSE(variable.at(key).get<std::string>().empty()) << key << " " << variable;
-    }
-}
-
-TEST(Variables, TellTheirValues) {
-    setenv("UCX_RNDV_THRESH", "12345", 1);
-    const json document = parse_output(run_command({"info", "-c", "--json", "-"}));
-    unsetenv("UCX_RNDV_THRESH");
-    unsigned found = 0;
-    for (const json& variable : document.at("variables")) {
-        if (variable.at("name") != "UCX_RNDV_THRESH") continue;
-        ++found;
-        EXPECT_EQ(variable.at("value"), "12345");
-        EXPECT_EQ(variable.at("default"), "auto");
-    }
-    EXPECT_EQ(found, 1u);
-}
-
-TEST(InfoJson, NamesTheTransportsOfTheEmulatedAdapter) {
-    const json document = parse_output(run_command({"info", "--soft", "-d", "--json", "-"}));
-    EXPECT_FALSE(document.contains("variables"));
-    unsigned found = 0;
-    for (const json& transport : document.at("transports")) {
-        found += transport.at("name") == "dc_mlx5" ? 1 : 0;
-        EXPECT_FALSE(transport.at("device").get<std::string>().empty());
-        EXPECT_FALSE(transport.at("use").get<std::string>().empty());
-        EXPECT_NE(transport.at("figures").get<std::string>().find("latency"), std::string::npos);
-    }
-    EXPECT_EQ(found, 1u);
-}
-
 TEST(ExplainJson, HasTheTablesOfTheText) {
     const std::vector<std::string> arguments{"explain", "--soft", "--other-host"};
     std::vector<std::string> with_json = arguments;

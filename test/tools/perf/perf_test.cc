@@ -269,13 +269,6 @@ TEST(CommandLine, BashCompletesCommandsAndOptions) {
     EXPECT_EQ(complete("swiftlane run -- ''"), "\n");
 }
 
-TEST(Info, ShowsTheVariablesOfModules) {
-    const Outcome outcome = run_command({"info", "-c"});
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    for (const char* name : {"UCX_TLS=", "UCX_TCP_", "UCX_RC_", "UCX_DC_", "UCX_UD_", "UCX_IB_"})
-        EXPECT_NE(outcome.out.find(name), std::string::npos) << name;
-}
-
 TEST(Perf, BadOptionsAreNamed) {
     const struct {
         std::vector<std::string> arguments;

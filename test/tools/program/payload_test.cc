@@ -44,15 +44,15 @@ TEST(Payload, DependsOnEveryPartOfItsKey) {
 }
 
 TEST(SequenceCheck, NoticesAMessageThatIsLostOrDoubled) {
-    SequenceCheck sent(1, Stream::kHot);
+    SequenceCheck sent(1, MessageKind::kHot);
     std::vector<std::vector<std::byte>> messages(3, std::vector<std::byte>(8));
     for (auto& message : messages) sent.fill(message, 0, 1);
 
-    SequenceCheck right(1, Stream::kHot);
+    SequenceCheck right(1, MessageKind::kHot);
     for (const auto& message : messages) EXPECT_NO_THROW(right.check(message, 0, 1));
-    SequenceCheck lost(1, Stream::kHot);
+    SequenceCheck lost(1, MessageKind::kHot);
     EXPECT_THROW(lost.check(messages[1], 0, 1), std::runtime_error);
-    SequenceCheck doubled(1, Stream::kHot);
+    SequenceCheck doubled(1, MessageKind::kHot);
     EXPECT_NO_THROW(doubled.check(messages[0], 0, 1));
     EXPECT_THROW(doubled.check(messages[0], 0, 1), std::runtime_error);
 }

@@ -71,8 +71,8 @@ ucpx_lane_event_t lane_event(ucpx_lane_state_t from, ucpx_lane_state_t to) {
     return event;
 }
 
-TEST(Observer, TellsAGapAcrossASwitchFromOthers) {
-    Observer observer(2, 100);
+TEST(JobObserver, TellsAGapAcrossASwitchFromOthers) {
+    JobObserver observer(2, 100);
     const auto deliver_at = [&](int64_t time) {
         observer.set_time(time);
         observer.delivered(0, 1, 8);
@@ -92,8 +92,8 @@ TEST(Observer, TellsAGapAcrossASwitchFromOthers) {
     EXPECT_EQ(observer.timeline(), (std::vector<uint64_t>{3, 2}));
 }
 
-TEST(Observer, APauseIsNoGap) {
-    Observer observer(2, 100);
+TEST(JobObserver, APauseIsNoGap) {
+    JobObserver observer(2, 100);
     observer.delivered(0, 1, 8);
     observer.pause();
     observer.set_time(1000);

@@ -35,7 +35,7 @@ std::vector<QueuePairSet::Rail> QueuePairSet::rails() const {
         constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
         if ((attributes.capabilities & kChains) != 0) result.push_back({interface, domains});
     };
-    if (!endpoint_.has_flag(Endpoint::kPromotable)) return result;
+    if (!endpoint_.is_promotable()) return result;
     add(endpoint_.dedicated_index(), endpoint_.domains());
     for (const RailLanes& rail : endpoint_.configuration().lanes().rails) {
         if (rail.dedicated != kNoInterface) add(rail.dedicated, rail.domains);

@@ -68,7 +68,7 @@ void LaneDriver::create_lane(lanes::Peer peer) {
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
     try {
         state = std::make_unique<LaneState>(owner, held_messages_);
-        if (owner.has_flag(Endpoint::kPromotable)) {
+        if (owner.is_promotable()) {
             state->interface_index = owner.dedicated_index();
             state->share = interfaces_.take_queue_pair();
             status = UCS_ERR_NO_RESOURCE;
@@ -93,8 +93,8 @@ void LaneDriver::take_lane(lanes::Peer peer) {
         state->share = std::move(kept.mapped().share);
         state->dedicated = std::move(kept.mapped().dedicated);
         // An endpoint made with other devices may need another lane than the one before it.
-        const bool fits = owner.has_flag(Endpoint::kPromotable) &&
-                          state->interface_index == owner.dedicated_index();
+        const bool fits =
+            owner.is_promotable() && state->interface_index == owner.dedicated_index();
         status = fits ? UCS_OK : UCS_ERR_UNREACHABLE;
     }
     bring_in(peer, std::move(state), status);

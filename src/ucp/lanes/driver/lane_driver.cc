@@ -108,7 +108,7 @@ LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate&
     tracking.seed = options.seed;
     tracking.in_steps = true;
     tracker_.emplace(tracking, [this](uint64_t uuid) { return value_of(uuid); });
-    ranking_.found.reserve(tracking.capacity);
+    collection_.found.reserve(tracking.capacity);
     for (auto* peers : {&scored_, &scored_before_}) peers->reserve(tracking.capacity);
     gate_.set_tracker(&*tracker_);
 }
@@ -133,27 +133,27 @@ void LaneDriver::advance(ucs::Time now) {
         }
         if (tracker_->rounds() != seen_rounds_) {
             seen_rounds_ = tracker_->rounds();
-            begin_ranking(now);
-        } else if (may_decide && ranking_.step != Ranking::Step::kNone) {
+            begin_collection(now);
+        } else if (may_decide && collection_.step != RateCollection::Step::kNone) {
             // A program that seldom calls progress gets it over with.
-            const bool is_late = now - ranking_.begun > config_.switch_interval / 8;
+            const bool is_late = now - collection_.begun > config_.switch_interval / 8;
             do {
-                go_on_ranking();
-            } while (is_late && ranking_.step != Ranking::Step::kNone);
+                go_on_collecting();
+            } while (is_late && collection_.step != RateCollection::Step::kNone);
             may_decide = false;
         }
     }
     if (now >= next_full_look_) [[unlikely]]
         look_at_full_lanes(now);
     // With a part of an interval's scores its first link would win for being the first.
-    const bool is_ranking =
-        ranking_.step != Ranking::Step::kNone || (tracker_ && tracker_->is_closing());
-    if (may_decide && !is_ranking && lane_time(now) >= negotiator_.next_deadline())
+    const bool is_collecting =
+        collection_.step != RateCollection::Step::kNone || (tracker_ && tracker_->is_closing());
+    if (may_decide && !is_collecting && lane_time(now) >= negotiator_.next_deadline())
         negotiator_.advance(lane_time(now));
 }
 
 ucs::Time LaneDriver::next_deadline() const {
-    if (ranking_.step != Ranking::Step::kNone) return ranking_.begun;
+    if (collection_.step != RateCollection::Step::kNone) return collection_.begun;
     const lanes::Time deadline = negotiator_.next_deadline();
     ucs::Time result = deadline == lanes::kNever
                            ? ucs::kNever
@@ -169,7 +169,7 @@ ucs::Time LaneDriver::next_deadline() const {
 // Traffic of an endpoint that takes part in no selection counts for the one of its peer that does.
 ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     const Endpoint* endpoint = endpoints_.find(uuid);
-    if (endpoint == nullptr || !endpoint->has_flag(Endpoint::kPromotable)) return {0, 0};
+    if (endpoint == nullptr || !endpoint->is_promotable()) return {0, 0};
     const auto attributes = [this](unsigned index) -> const uct::InterfaceAttributes& {
         return interfaces_[index].transport->attributes();
     };
@@ -188,17 +188,17 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     return value;
 }
 
-void LaneDriver::begin_ranking(ucs::Time now) {
-    while (ranking_.step != Ranking::Step::kNone) go_on_ranking();
-    ranking_.step = Ranking::Step::kCollect;
-    ranking_.begun = now;
-    ranking_.place = ranking_.before = 0;
+void LaneDriver::begin_collection(ucs::Time now) {
+    while (collection_.step != RateCollection::Step::kNone) go_on_collecting();
+    collection_.step = RateCollection::Step::kCollect;
+    collection_.begun = now;
+    collection_.place = collection_.before = 0;
     scored_before_.swap(scored_);
     scored_.clear();
 }
 
-void LaneDriver::go_on_ranking() {
-    if (ranking_.step == Ranking::Step::kCollect) {
+void LaneDriver::go_on_collecting() {
+    if (collection_.step == RateCollection::Step::kCollect) {
         collect_scores();
     } else {
         hand_over_scores();
@@ -206,15 +206,15 @@ void LaneDriver::go_on_ranking() {
 }
 
 void LaneDriver::collect_scores() {
-    std::vector<Ranking::Found>& found = ranking_.found;
+    std::vector<RateCollection::Found>& found = collection_.found;
     const bool is_more = tracker_->for_some(
-        ranking_.place, kCollectedAtOnce, [&](const ucs::UsageTracker::Usage& usage) {
+        collection_.place, kCollectedAtOnce, [&](const ucs::UsageTracker::Usage& usage) {
             Endpoint* endpoint = endpoints_.find(usage.id);
             if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
             found.push_back({enter(*endpoint), usage.rate, usage.deviation * usage.deviation});
             std::push_heap(found.begin(), found.end());
         });
-    if (!is_more) ranking_.step = Ranking::Step::kHandOver;
+    if (!is_more) collection_.step = RateCollection::Step::kHandOver;
 }
 
 // In the order of peers: those that the tracker has, and those that it had and has not any more.
@@ -223,8 +223,8 @@ void LaneDriver::hand_over_scores() {
         return static_cast<lanes::Score>(
             std::clamp(rate, 0.0, static_cast<double>(lanes::kMaxMeasuredScore)));
     };
-    std::vector<Ranking::Found>& found = ranking_.found;
-    size_t& before = ranking_.before;
+    std::vector<RateCollection::Found>& found = collection_.found;
+    size_t& before = collection_.before;
     const auto are_all = [&] { return found.empty() && before == scored_before_.size(); };
     const auto was_scored = [&](lanes::Peer peer) {
         return before != scored_before_.size() && scored_before_[before] == peer;
@@ -238,7 +238,7 @@ void LaneDriver::hand_over_scores() {
         if (is_gone) {
             next.peer = scored_before_[before++];
         } else {
-            Ranking::Found sum{found.front().peer};
+            RateCollection::Found sum{found.front().peer};
             // Two endpoints to one worker are one peer.
             while (!found.empty() && found.front().peer == sum.peer) {
                 sum.rate += found.front().rate;
@@ -256,7 +256,7 @@ void LaneDriver::hand_over_scores() {
         if (owner != nullptr && is_adaptive(*owner) && !owner->is_closing())
             measured[count++] = next;
     }
-    if (are_all()) ranking_.step = Ranking::Step::kNone;
+    if (are_all()) collection_.step = RateCollection::Step::kNone;
     tick();
     negotiator_.on_scores(std::span(measured).first(count), are_all());
 }
@@ -337,8 +337,8 @@ lanes::Peer LaneDriver::enter(Endpoint& endpoint) {
 }
 
 bool LaneDriver::is_adaptive(const Endpoint& endpoint) const {
-    return is_enabled(config_) && endpoint.is_primary() &&
-           endpoint.has_flag(Endpoint::kPromotable) && !endpoint.is_failed();
+    return is_enabled(config_) && endpoint.is_primary() && endpoint.is_promotable() &&
+           !endpoint.is_failed();
 }
 
 void LaneDriver::endpoint_created(Endpoint& endpoint) {

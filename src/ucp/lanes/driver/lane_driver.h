@@ -50,7 +50,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
 
     void on_lane_change(OnLaneChange callback) { on_lane_change_ = std::move(callback); }
 
-    // Timer work: tracker windows, rankings, timers of the negotiation.
+    // Timer work: tracker windows, rates, timers of the negotiation.
     void advance(ucs::Time now);
     // Work put aside by calls that could not do it where they were.
     // @return messages of peers that were looked at
@@ -140,7 +140,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
 
     // The rates of an interval on their way from the tracker to the negotiator: some in each
     // progress, so that no call of it takes long.
-    struct Ranking {
+    struct RateCollection {
         enum class Step : uint8_t { kNone, kCollect, kHandOver };
         struct Found {
             lanes::Peer peer;
@@ -171,8 +171,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
     ucs::UsageTracker::Value value_of(uint64_t uuid) const;
-    void begin_ranking(ucs::Time now);
-    void go_on_ranking();
+    void begin_collection(ucs::Time now);
+    void go_on_collecting();
     void collect_scores();
     void hand_over_scores();
     ucs_status_t post_end_marker(LaneState& state);
@@ -193,7 +193,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
-    Ranking ranking_;
+    RateCollection collection_;
     std::vector<lanes::Peer> scored_, scored_before_;  // in order
     std::unordered_map<uint64_t, double> weights_;     // by the peer's worker id; others have 1
     std::map<lanes::Peer, Endpoint*> peers_;           // grows without a step that takes long

@@ -8,7 +8,7 @@
 // One-sided operations over lanes that lack them: the target's processor acts for the initiator.
 // Requests are messages among the application's, in its order; answers to puts and atomics are
 // control messages. Every access names the memory it goes to and is checked against it
-// (RegionTable). The initiator's request ends with the answer, and a flush waits for it.
+// (AccessTable). The initiator's request ends with the answer, and a flush waits for it.
 namespace ucp {
 
 class InterfaceSet;
@@ -18,7 +18,7 @@ class OneSided;
 
 // Whose memory, and where in it.
 struct RemoteAccess {
-    uint64_t identity;  // of the target's RegionTable
+    uint64_t identity;  // of the target's AccessTable
     uint64_t region;
     uint64_t address;
 };

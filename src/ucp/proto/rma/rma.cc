@@ -272,7 +272,7 @@ ucs_status_t refuse(Request&, const Lane&) {
 const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& remote) {
     const ucs::MemoryExport* const exported = remote.exported();
     if (exported == nullptr ||
-        endpoint.configuration().use(Role::kRemoteMemory, UCS_MEMORY_TYPE_CUDA).service !=
+        endpoint.configuration().use(LaneRole::kRemoteMemory, UCS_MEMORY_TYPE_CUDA).service !=
             Service::kByDevices)
         return nullptr;
     return &use_exported(endpoint, remote);

@@ -258,7 +258,7 @@ bool describe_target(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     const TagReceive& receive = request.part<TagReceive>();
     const std::span<std::byte> bytes = receive.buffer.device_bytes();
     if (bytes.empty() || rndv.scheme == RndvScheme::kAm) return false;
-    const LaneUse& use = endpoint.configuration().use(Role::kMessages, UCS_MEMORY_TYPE_CUDA);
+    const LaneUse& use = endpoint.configuration().use(LaneRole::kMessages, UCS_MEMORY_TYPE_CUDA);
     return use.service == Service::kByDevices &&
            rndv.direct.describe(endpoint, bytes.first(receive.wanted), exported) &&
            exported->has_handle != 0;

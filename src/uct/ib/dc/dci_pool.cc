@@ -7,7 +7,7 @@
 
 #include "ucs/log/log.h"
 #include "ucs/sys/random.h"
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 #include "uct/ib/base/operations.h"
 #include "uct/ib/dc/dc_endpoint.h"
 #include "uct/ib/dc/dc_queue_pair.h"
@@ -271,7 +271,7 @@ void DciPool::mend_shared(Dci& dci, ucs_status_t status, OperationList& rest, Op
 }
 
 ucs_status_t DciPool::flush(Completion* completion) {
-    Gather* gather = Gather::start(completion);
+    CompletionGroup* gather = CompletionGroup::start(completion);
     for (auto& dci : dcis_) {
         if (dci->queue.is_idle()) continue;
         SendOperation* operation = interface_.operation();

@@ -10,7 +10,7 @@
 #include "ucs/log/log.h"
 #include "ucs/sys/random.h"
 #include "uct/base/am.h"
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 #include "uct/ib/base/transports.h"
 #include "uct/ib/rc/rc_endpoint.h"
 #include "uct/ib/rc/rc_queue_pair.h"
@@ -98,7 +98,7 @@ ucs_status_t RcInterface::create_endpoint(const RemoteAddress& remote,
 }
 
 ucs_status_t RcInterface::flush(Completion* completion) {
-    Gather* gather = Gather::start(completion);
+    CompletionGroup* gather = CompletionGroup::start(completion);
     for (auto& [number, endpoint] : endpoints_) {
         const ucs_status_t status = endpoint->flush(gather->add());
         if (status != UCS_INPROGRESS) gather->cancel();

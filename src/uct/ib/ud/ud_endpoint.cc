@@ -9,7 +9,7 @@
 
 namespace uct::ib::ud {
 
-UdEndpoint::UdEndpoint(Peer& peer) : peer_(peer) {
+UdEndpoint::UdEndpoint(UdPeer& peer) : peer_(peer) {
     peer.add(*this);
 }
 

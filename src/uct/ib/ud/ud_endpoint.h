@@ -8,7 +8,7 @@
 
 namespace uct::ib::ud {
 
-class Peer;
+class UdPeer;
 
 struct PeerListTag;
 
@@ -18,14 +18,14 @@ using EndpointHook =
                                      boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
 // A way to send to another interface. All it has is its place in the queue of those that wait: the
-// stream belongs to the Peer, which endpoints to the same interface share. There are no one-sided
+// stream belongs to the UdPeer, which endpoints to the same interface share. There are no one-sided
 // operations, as the interface's attributes say.
 class UdEndpoint final : public RefusingEndpoint, public PendingQueue::Group, public EndpointHook {
   public:
-    explicit UdEndpoint(Peer& peer);
+    explicit UdEndpoint(UdPeer& peer);
     ~UdEndpoint() override;
 
-    Peer& peer() const { return peer_; }
+    UdPeer& peer() const { return peer_; }
 
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
                           uint32_t length) override;
@@ -42,7 +42,7 @@ class UdEndpoint final : public RefusingEndpoint, public PendingQueue::Group, pu
     bool is_connected(const RemoteAddress& remote) const override;
 
   private:
-    Peer& peer_;
+    UdPeer& peer_;
 };
 
 }  // namespace uct::ib::ud

@@ -12,7 +12,7 @@
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 #include "uct/base/per_worker.h"
 #include "uct/ib/base/transports.h"
 
@@ -181,20 +181,20 @@ void UdInterface::set_message_limits(uint32_t max_inline) {
 
 UdInterface::~UdInterface() {
     if (queue_ == nullptr) return;
-    for (Peer& peer : by_target_) {
+    for (UdPeer& peer : by_target_) {
         // Who waits for these would wait for ever.
         if (peer.connection().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
     end_failed();
     by_deadline_.clear();
     for (size_t slot = 0; slot < names_.size(); ++slot) {
-        Peer* peer = names_[slot];
+        UdPeer* peer = names_[slot];
         if (peer == nullptr) continue;
         peer->fail(UCS_ERR_CANCELED);
         peer->end();
     }
     by_target_.clear();
-    for (Peer* peer : names_) delete peer;
+    for (UdPeer* peer : names_) delete peer;
     remove_queue(queue_->token());
     OperationList rest = queue_->take_all();
     queue_.reset();  // the adapter reads no packet after this
@@ -218,15 +218,15 @@ ucs_status_t UdInterface::create_endpoint(const RemoteAddress& remote,
     const auto address = UdAddress::read(remote.interface);
     if (!port || !address) return UCS_ERR_INVALID_ADDR;
     if (!port->reachable_from(path_.address)) return UCS_ERR_UNREACHABLE;
-    Peer* peer = peer_at(*port, *address);
+    UdPeer* peer = peer_at(*port, *address);
     if (peer == nullptr) return UCS_ERR_UNREACHABLE;
     *endpoint = std::make_unique<UdEndpoint>(*peer);
     return UCS_OK;
 }
 
 ucs_status_t UdInterface::flush(Completion* completion) {
-    Gather* gather = Gather::start(completion);
-    for (Peer& peer : by_target_) {
+    CompletionGroup* gather = CompletionGroup::start(completion);
+    for (UdPeer& peer : by_target_) {
         if (peer.flush(gather->add()) != UCS_INPROGRESS) gather->cancel();
     }
     return gather->finish();
@@ -257,13 +257,13 @@ size_t UdInterface::TargetHash::operator()(const PeerTarget& target) const {
                       (uint64_t{target.address.number} << 32 | target.address.key));
 }
 
-Peer* UdInterface::peer_named(uint32_t name) const {
+UdPeer* UdInterface::peer_named(uint32_t name) const {
     const uint32_t slot = name % kSlots;
     return slot < names_.size() && generations_[slot] == name ? names_[slot] : nullptr;
 }
 
 // Names are the slot and how often it was used; 0 is nobody's.
-uint32_t UdInterface::add_name(Peer* peer) {
+uint32_t UdInterface::add_name(UdPeer* peer) {
     if (free_names_.empty()) {
         if (names_.size() == kSlots) return 0;
         const auto make_room = [&](auto& list) {
@@ -296,7 +296,7 @@ uint64_t UdInterface::new_start() {
     return last_start_;
 }
 
-Peer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) {
+UdPeer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) {
     const PeerTarget target{address_handle(port), address};
     if (target.handle == nullptr) return nullptr;
     const auto found = by_target_.find(target);
@@ -306,8 +306,8 @@ Peer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) {
     make_room_for_peer();
     const uint32_t name = add_name(nullptr);
     if (name == 0) return nullptr;
-    auto* peer = new (std::nothrow) Peer(*this, target, {port, name_of(port, address)},
-                                         mtu - Header::kMaxLength, name, new_start());
+    auto* peer = new (std::nothrow) UdPeer(*this, target, {port, name_of(port, address)},
+                                           mtu - Header::kMaxLength, name, new_start());
     if (peer == nullptr) {
         remove_name(name);
         throw std::bad_alloc();
@@ -334,14 +334,14 @@ void UdInterface::grow_table() {
     bucket_count_ = count;
 }
 
-void UdInterface::endpoint_gone(Peer& peer) {
+void UdInterface::endpoint_gone(UdPeer& peer) {
     // A peer that failed is in no table: its endpoints alone keep it.
     const bool is_ended =
         peer.status() != UCS_OK && std::ranges::find(failed_, &peer) == failed_.end();
     if (is_ended && !peer.has_endpoints() && ending_ != &peer) delete &peer;
 }
 
-void UdInterface::fail(Peer& peer, ucs_status_t status) {
+void UdInterface::fail(UdPeer& peer, ucs_status_t status) {
     ucs::log_debug("{}: peer with queue pair {:#x} failed: {}", device().name(),
                    peer.target().address.number, ucs_status_string(status));
     peer.fail(status);
@@ -355,7 +355,7 @@ void UdInterface::fail(Peer& peer, ucs_status_t status) {
 
 void UdInterface::end_failed() {
     while (!failed_.empty()) {
-        Peer* const peer = failed_.back();
+        UdPeer* const peer = failed_.back();
         failed_.pop_back();
         ending_ = peer;
         peer->end();
@@ -367,11 +367,11 @@ void UdInterface::end_failed() {
 // --- arrivals
 
 // The adapter that sent a packet has written into it from which queue pair and port it came.
-Peer* UdInterface::find(const Header& header, const ibv_wc& completion, const std::byte* grh) {
+UdPeer* UdInterface::find(const Header& header, const ibv_wc& completion, const std::byte* grh) {
     const bool has_grh = (completion.wc_flags & IBV_WC_GRH) != 0;
     const std::span<const std::byte> global{grh, has_grh ? kGrh : 0};
     if (header.destination != 0) {
-        Peer* peer = peer_named(header.destination);
+        UdPeer* peer = peer_named(header.destination);
         const bool is_his = peer != nullptr && peer->target().address.number == completion.src_qp &&
                             peer->port().is_source(completion.slid, global);
         return is_his ? peer : nullptr;
@@ -387,7 +387,7 @@ void UdInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     const uint32_t length =
         completion.byte_len > kGrh ? completion.byte_len - static_cast<uint32_t>(kGrh) : 0;
     const auto header = Header::read({data, length});
-    Peer* peer = nullptr;
+    UdPeer* peer = nullptr;
     try {
         if (header) peer = find(*header, completion, data - kGrh);
     } catch (const std::bad_alloc&) {
@@ -419,7 +419,7 @@ void UdInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
 
 // --- time
 
-void UdInterface::reschedule(Peer& peer) {
+void UdInterface::reschedule(UdPeer& peer) {
     if (peer.status() != UCS_OK) return;
     const ucs::Time deadline = peer.connection().deadline();
     // A deadline that went back is found out at the time that is in the tree.
@@ -429,13 +429,13 @@ void UdInterface::reschedule(Peer& peer) {
     by_deadline_.insert(peer);
 }
 
-void UdInterface::transmit_later(Peer& peer) {
+void UdInterface::transmit_later(UdPeer& peer) {
     if (peer.is_ready) return;
     peer.is_ready = true;
     ready_.push_back(&peer);
 }
 
-void UdInterface::run_timer(Peer& peer, ucs::Time now) {
+void UdInterface::run_timer(UdPeer& peer, ucs::Time now) {
     switch (peer.connection().sender().on_timer(now)) {
         case Sender::Verdict::kDead:
             fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
@@ -456,7 +456,7 @@ void UdInterface::run_timers() {
     const ucs::Time now = clock();
     // Each peer once: one that is due again at once waits for the next call.
     while (!by_deadline_.empty() && by_deadline_.begin()->scheduled() <= now) {
-        Peer& peer = *by_deadline_.begin();
+        UdPeer& peer = *by_deadline_.begin();
         by_deadline_.erase(by_deadline_.begin());
         peer.set_scheduled(ucs::kNever);
         due_.push_back(&peer);
@@ -468,7 +468,7 @@ void UdInterface::run_timers() {
 void UdInterface::transmit_ready() {
     size_t done = 0;
     while (done < ready_.size() && ready_[done]->transmit()) {
-        Peer& peer = *ready_[done++];
+        UdPeer& peer = *ready_[done++];
         peer.is_ready = false;
         reschedule(peer);
     }
@@ -489,7 +489,7 @@ bool UdInterface::after_poll() {
 }
 
 ucs_status_t UdInterface::arm() {
-    for (Peer& peer : by_deadline_) {
+    for (UdPeer& peer : by_deadline_) {
         if (peer.connection().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
     if (!failed_.empty() || (!ready_.empty() && queue_->has_room())) return UCS_ERR_BUSY;

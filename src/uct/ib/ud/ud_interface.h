@@ -70,10 +70,10 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     bool may_hold() const { return held_ < max_held_; }
     void count_held(int change) { held_ += change; }
 
-    void transmit_later(Peer& peer);
+    void transmit_later(UdPeer& peer);
     // The connection's deadline may have come nearer.
-    void reschedule(Peer& peer);
-    void endpoint_gone(Peer& peer);
+    void reschedule(UdPeer& peer);
+    void endpoint_gone(UdPeer& peer);
 
   private:
     static constexpr size_t kGrh = sizeof(ibv_grh);
@@ -88,16 +88,18 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     };
     struct TargetOf {
         using type = PeerTarget;
-        const PeerTarget& operator()(const Peer& peer) const { return peer.target(); }
+        const PeerTarget& operator()(const UdPeer& peer) const { return peer.target(); }
     };
-    using ByTarget = boost::intrusive::unordered_set<Peer, boost::intrusive::key_of_value<TargetOf>,
-                                                     boost::intrusive::hash<TargetHash>,
-                                                     boost::intrusive::power_2_buckets<true>>;
+    using ByTarget =
+        boost::intrusive::unordered_set<UdPeer, boost::intrusive::key_of_value<TargetOf>,
+                                        boost::intrusive::hash<TargetHash>,
+                                        boost::intrusive::power_2_buckets<true>>;
     struct DeadlineOf {
         using type = ucs::Time;
-        ucs::Time operator()(const Peer& peer) const { return peer.scheduled(); }
+        ucs::Time operator()(const UdPeer& peer) const { return peer.scheduled(); }
     };
-    using ByDeadline = boost::intrusive::multiset<Peer, boost::intrusive::key_of_value<DeadlineOf>>;
+    using ByDeadline =
+        boost::intrusive::multiset<UdPeer, boost::intrusive::key_of_value<DeadlineOf>>;
 
     UdInterface(IbDomain& domain, const TransportConfig& config, const Settings& settings,
                 const InterfaceParams& params);
@@ -117,17 +119,17 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     void signal_rest(SendQueue& queue) override {}
     void device_gone() override;
 
-    Peer* find(const Header& header, const ibv_wc& completion, const std::byte* grh);
-    Peer* peer_at(const PortAddress& port, const UdAddress& address);
-    Peer* peer_named(uint32_t name) const;
-    uint32_t add_name(Peer* peer);
+    UdPeer* find(const Header& header, const ibv_wc& completion, const std::byte* grh);
+    UdPeer* peer_at(const PortAddress& port, const UdAddress& address);
+    UdPeer* peer_named(uint32_t name) const;
+    uint32_t add_name(UdPeer* peer);
     void remove_name(uint32_t name);
     uint64_t new_start();
     void grow_table();
     void make_room_for_peer();
-    void fail(Peer& peer, ucs_status_t status);
+    void fail(UdPeer& peer, ucs_status_t status);
     void run_timers();
-    void run_timer(Peer& peer, ucs::Time now);
+    void run_timer(UdPeer& peer, ucs::Time now);
     void transmit_ready();
     void end_failed();
 
@@ -145,7 +147,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     PendingQueue pending_;
     ucs::Descriptor events_, alarm_;  // the completion channel or the alarm; the next deadline
 
-    std::vector<Peer*> names_;
+    std::vector<UdPeer*> names_;
     std::vector<uint32_t> generations_;
     std::vector<uint32_t> free_names_;
     size_t bucket_count_ = 16;
@@ -153,11 +155,11 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ByTarget by_target_;
     const std::shared_ptr<NameKey> name_key_;
     ByDeadline by_deadline_;
-    std::vector<Peer*> ready_;
-    std::vector<Peer*> due_;     // of this call
-    std::vector<Peer*> failed_;  // to be ended
-    Peer* ending_ = nullptr;     // its endpoints hear of it just now
-    ucs::Time next_warning_{};   // when a restarted queue pair is worth a line again
+    std::vector<UdPeer*> ready_;
+    std::vector<UdPeer*> due_;     // of this call
+    std::vector<UdPeer*> failed_;  // to be ended
+    UdPeer* ending_ = nullptr;     // its endpoints hear of it just now
+    ucs::Time next_warning_{};     // when a restarted queue pair is worth a line again
 };
 
 }  // namespace uct::ib::ud

@@ -10,8 +10,8 @@
 
 namespace uct::ib::ud {
 
-Peer::Peer(UdInterface& interface, const PeerTarget& target, const Source& source,
-           size_t payload_limit, uint32_t name, uint64_t start)
+UdPeer::UdPeer(UdInterface& interface, const PeerTarget& target, const Source& source,
+               size_t payload_limit, uint32_t name, uint64_t start)
     : interface_(interface),
       target_(target),
       port_(source.port),
@@ -19,7 +19,7 @@ Peer::Peer(UdInterface& interface, const PeerTarget& target, const Source& sourc
       connection_(std::in_place, interface.settings(), name, start),
       payload_limit_(static_cast<uint16_t>(payload_limit)) {}
 
-Peer::~Peer() {
+UdPeer::~UdPeer() {
     forget_sender(interface_.params().am_table, identity_);
     SentList packets;
     connection_->sender().take_all(&packets);
@@ -29,11 +29,11 @@ Peer::~Peer() {
 
 // --- sending
 
-bool Peer::has_room() const {
+bool UdPeer::has_room() const {
     return status_ == UCS_OK && connection_->sender().backlog() < interface_.backlog_limit();
 }
 
-ucs_status_t Peer::begin_message(Packet** packet) {
+ucs_status_t UdPeer::begin_message(Packet** packet) {
     if (!has_room()) [[unlikely]]
         return no_room();
     const size_t longest = interface_.attributes().am.max_bcopy;
@@ -43,7 +43,7 @@ ucs_status_t Peer::begin_message(Packet** packet) {
     return UCS_OK;
 }
 
-void Peer::send(Packet& packet, uint8_t id, size_t length) {
+void UdPeer::send(Packet& packet, uint8_t id, size_t length) {
     Sender& sender = connection_->sender();
     packet.id = id;
     packet.size = static_cast<uint32_t>(std::min<size_t>(length, payload_limit_));
@@ -62,7 +62,7 @@ void Peer::send(Packet& packet, uint8_t id, size_t length) {
     interface_.reschedule(*this);
 }
 
-bool Peer::transmit() {
+bool UdPeer::transmit() {
     Sender& sender = connection_->sender();
     while (SentPacket* next = sender.next()) {
         auto& packet = static_cast<Packet&>(*next);
@@ -77,7 +77,7 @@ bool Peer::transmit() {
     return true;
 }
 
-void Peer::post(Packet& packet) {
+void UdPeer::post(Packet& packet) {
     Header header;
     header.is_numbered = true;
     header.number = packet.number();
@@ -102,7 +102,7 @@ void Peer::post(Packet& packet) {
     if (!request.inlined) packet.set_posted();
 }
 
-void Peer::acknowledge() {
+void UdPeer::acknowledge() {
     if (!interface_.queue().has_room()) return;
     Header header;
     connection_->address(&header, interface_.hello());
@@ -126,7 +126,7 @@ void Peer::acknowledge() {
     packet->drop();
 }
 
-ucs_status_t Peer::flush(Completion* completion) {
+ucs_status_t UdPeer::flush(Completion* completion) {
     if (status_ != UCS_OK || connection_->sender().is_idle()) return status_;
     if (completion == nullptr) return UCS_INPROGRESS;
     AcknowledgementWaiter* waiter = interface_.waiters().create();
@@ -135,13 +135,13 @@ ucs_status_t Peer::flush(Completion* completion) {
     return UCS_INPROGRESS;
 }
 
-void Peer::await_acknowledgement(AcknowledgementWaiter& waiter, Completion* completion) {
+void UdPeer::await_acknowledgement(AcknowledgementWaiter& waiter, Completion* completion) {
     waiter.number = connection_->sender().next_number() - 1;
     waiter.completion = completion;
     waiters_.push_back(waiter);
 }
 
-void Peer::complete_waiters() {
+void UdPeer::complete_waiters() {
     while (!waiters_.empty() && connection_->sender().is_complete(waiters_.front().number)) {
         AcknowledgementWaiter& waiter = waiters_.front();
         Completion* const completion = waiter.completion;
@@ -153,7 +153,8 @@ void Peer::complete_waiters() {
 
 // --- receiving
 
-void Peer::arrived(const Header& header, ReceiveBuffer* buffer, std::byte* data, uint32_t length) {
+void UdPeer::arrived(const Header& header, ReceiveBuffer* buffer, std::byte* data,
+                     uint32_t length) {
     const ucs::Time now = interface_.clock();
     SentList done;
     const bool is_sound = connection_->acknowledged(header, now, &done);
@@ -195,7 +196,8 @@ void Peer::arrived(const Header& header, ReceiveBuffer* buffer, std::byte* data,
     }
 }
 
-void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* payload, size_t length) {
+void UdPeer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* payload,
+                     size_t length) {
     if (header.is_ping) {
         interface_.recycle(buffer);
         return;
@@ -236,7 +238,7 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
         dispatch_am(table, header.id, message->data(), message->size(), nullptr);
 }
 
-void Peer::drop_received() {
+void UdPeer::drop_received() {
     HeldList held;
     connection_->receiver().restart(&held);
     interface_.count_held(-static_cast<int>(held.size()));
@@ -248,12 +250,12 @@ void Peer::drop_received() {
 
 // --- the end
 
-void Peer::restart(uint32_t name, uint64_t start) {
+void UdPeer::restart(uint32_t name, uint64_t start) {
     drop_received();
     connection_.emplace(interface_.settings(), name, start);
 }
 
-void Peer::end() {
+void UdPeer::end() {
     SentList packets;
     connection_->sender().take_all(&packets);
     packets.clear_and_dispose([](SentPacket* packet) { static_cast<Packet*>(packet)->drop(); });

@@ -43,16 +43,16 @@ struct HeldBuffer final : HeldPacket {
 //
 // Made by the first endpoint to it or the first packet from it. It lives until it fails and its
 // last endpoint is gone, else as long as the interface.
-class Peer final : public boost::intrusive::unordered_set_base_hook<>,
-                   public boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>> {
+class UdPeer final : public boost::intrusive::unordered_set_base_hook<>,
+                     public boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>> {
   public:
     struct Source {
         PortAddress port;
         uint64_t identity;  // PeerIdentity::name
     };
-    Peer(UdInterface& interface, const PeerTarget& target, const Source& source,
-         size_t payload_limit, uint32_t name, uint64_t start);
-    ~Peer();
+    UdPeer(UdInterface& interface, const PeerTarget& target, const Source& source,
+           size_t payload_limit, uint32_t name, uint64_t start);
+    ~UdPeer();
 
     UdInterface& interface() const { return interface_; }
     const PeerTarget& target() const { return target_; }

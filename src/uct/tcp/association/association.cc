@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 #include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {

@@ -183,7 +183,7 @@ class Association final : public AssociationHook, public Watched {
 
     // --- its bulk connections: all but the first ---
 
-    // What every greeting of a connection says, of whatever connection or session.
+    // What every handshake of a connection says, of whatever connection or session.
     wire::Hello hello() const;
 
     // Which generation of them counts.

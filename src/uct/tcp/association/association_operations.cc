@@ -4,7 +4,7 @@
 #include <bit>
 #include <new>
 
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 #include "uct/tcp/association/association.h"
 #include "uct/tcp/wire/format.h"
 
@@ -97,7 +97,7 @@ void Association::release_unasked(OutputList& dropped) {
         uint64_t position = within;
         while (position < item.length) {
             // Frames with their fixed headers are in one buffer.
-            const auto frame = read_as<wire::Frame>(data + position);
+            const auto frame = read_as<wire::FrameHeader>(data + position);
             const std::byte* fixed = data + position + sizeof(frame);
             const uint64_t head = sizeof(frame) + wire::shape_of(frame.type).fixed;
             // Cut short for lack of memory: the connection is about to end, and all with it.
@@ -126,7 +126,7 @@ ucs_status_t Association::ask(const AssociationUser* owner, Completion* completi
         if (!connection->has_one_sided() && !(probe && connection->index() == 0)) continue;
         operation->waiting |= static_cast<uint8_t>(1u << connection->index());
         struct {
-            wire::Frame frame;
+            wire::FrameHeader frame;
             wire::Reply flush;
         } message{{sizeof(wire::Reply), wire::FrameType::kFlush, 0, wire::kMark},
                   {operation->name, 0}};
@@ -147,7 +147,7 @@ ucs_status_t Association::flush(const AssociationUser* owner, Completion* comple
     if (std::ranges::none_of(connections_, waits)) {
         return needs_peer ? ask(owner, completion, false) : UCS_OK;
     }
-    Gather* parts = Gather::start(completion);
+    CompletionGroup* parts = CompletionGroup::start(completion);
     for (auto& connection : connections_) {
         if (!waits(connection) || connection->queue().append_marker(owner, parts->add())) continue;
         parts->cancel();

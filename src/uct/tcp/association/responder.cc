@@ -17,7 +17,7 @@ namespace {
 template <typename Body>
 void send_fixed(TcpConnection& connection, wire::FrameType type, const Body& body) {
     struct {
-        wire::Frame frame;
+        wire::FrameHeader frame;
         Body body;
     } message{{sizeof(Body), type, 0, wire::kMark}, body};
     static_assert(sizeof(message) % wire::kAlignment == 0);
@@ -99,7 +99,7 @@ void answer_get(TcpConnection& connection, Association& association, const wire:
         return;
     }
     const uint32_t length = sizeof(wire::Reply) + get.length;
-    const wire::Frame frame{length, wire::FrameType::kGetReply, 0, wire::kMark};
+    const wire::FrameHeader frame{length, wire::FrameType::kGetReply, 0, wire::kMark};
     const wire::Reply reply{get.operation, 0};
     std::memcpy(answer->head.data(), &frame, sizeof(frame));
     std::memcpy(answer->head.data() + sizeof(frame), &reply, sizeof(reply));

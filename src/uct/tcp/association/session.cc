@@ -55,7 +55,7 @@ void Session::begin(bool accepted) {
     trusted_at_ = accepted ? 1 : 0;
     present_ = home_ = addresses();
     struct {
-        wire::Frame frame;
+        wire::FrameHeader frame;
         std::array<wire::Route, wire::kMaxRoutes> list;
     } message{};
     size_t count = 0;
@@ -85,7 +85,7 @@ bool Session::may_begin_again() {
     return false;
 }
 
-void Session::begin_again(Stream stream, bool is_new) {
+void Session::begin_again(SocketStream stream, bool is_new) {
     if (connection_.received() == 0 && history_.replay_from(0)) {
         go_on(std::move(stream), is_new);
     } else {

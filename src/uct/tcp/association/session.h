@@ -12,7 +12,7 @@
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/time.h"
 #include "uct/tcp/events/event_loop.h"
-#include "uct/tcp/network/greeting.h"
+#include "uct/tcp/network/client_handshake.h"
 #include "uct/tcp/network/options.h"
 #include "uct/tcp/network/rail.h"
 #include "uct/tcp/queues/history.h"
@@ -60,7 +60,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     // Reads the connection that stands to its end to find out.
     bool may_begin_again();
     // It is, and has been welcomed on this connection.
-    void begin_again(Stream stream, bool is_new);
+    void begin_again(SocketStream stream, bool is_new);
     // Over, whatever becomes of the association.
     void stop();
     bool is_over() const { return is_over_; }
@@ -82,7 +82,7 @@ class Session final : public EventTarget, public Timer, public Watched {
 
     wire::Answer judge(const wire::Hello& hello) const;
     // The peer goes on over this connection.
-    void accept(const Admission& admission, Stream stream, bool is_new);
+    void accept(const AuthenticatedPeer& peer, SocketStream stream, bool is_new);
 
     // How the association's other connections are to be made: null for the usual way.
     struct Course {
@@ -104,7 +104,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     enum class Phase : uint8_t {
         kSteady,      // nothing is tried
         kConnecting,  // the connection may still be open
-        kGreeting,    // Hello sent: from here on the connection is not
+        kHandshake,   // Hello sent: from here on the connection is not
         kYielded,     // the peer's own connection is to come
         kPausing,     // another attempt follows
     };
@@ -131,9 +131,9 @@ class Session final : public EventTarget, public Timer, public Watched {
     void try_home(ucs::Time now);
     void attempt_failed(int error);
     void connected();
-    void greeted();
+    void continue_handshake();
     void welcomed(const wire::Welcome& welcome);
-    void go_on(Stream stream, bool is_new);
+    void go_on(SocketStream stream, bool is_new);
     void drop_attempt();
 
     Association& association_;
@@ -161,8 +161,8 @@ class Session final : public EventTarget, public Timer, public Watched {
     AddressPair present_, home_;
     Course course_{};
     Course trying_{};
-    Stream candidate_;
-    Greeting greeting_;
+    SocketStream candidate_;
+    ClientHandshake handshake_;
     std::vector<Peer> peers_;  // the peer interface's own first
 };
 

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 // How long another way may take to connect, at first.
 constexpr ucs::Duration kConnectTime = milliseconds(300);
 constexpr ucs::Duration kLongestConnectTime = milliseconds(3000);
-constexpr ucs::Duration kGreetingCheck = milliseconds(100);
+constexpr ucs::Duration kHandshakeCheck = milliseconds(100);
 constexpr ucs::Duration kYieldTime = milliseconds(1000);
 constexpr ucs::Duration kLongestRetry = milliseconds(1000);
 
@@ -59,7 +59,7 @@ Socket Session::Course::start(const Config& config, int* cause) const {
 void Session::connect(const Course& course) {
     trying_ = course;
     int cause = 0;
-    candidate_ = Stream(course.start(rail_.config(), &cause));
+    candidate_ = SocketStream(course.start(rail_.config(), &cause));
     if (!candidate_ ||
         !association_.events().watch(candidate_.descriptor(), *this, EPOLLOUT, true)) {
         attempt_failed(cause);
@@ -101,12 +101,12 @@ void Session::on_deadline() {
         case Phase::kConnecting:
             attempt_failed(ETIMEDOUT);
             break;
-        case Phase::kGreeting:
+        case Phase::kHandshake:
             // The peer's program may be busy for long; its kernel is not.
             if (is_silent(candidate_.socket())) {
                 attempt_failed(ETIMEDOUT);
             } else {
-                set_phase(Phase::kGreeting, kGreetingCheck);
+                set_phase(Phase::kHandshake, kHandshakeCheck);
             }
             break;
         case Phase::kYielded:
@@ -123,8 +123,8 @@ unsigned Session::on_event(uint32_t events) {
     if (!candidate_) return 0;
     if (phase_ == Phase::kConnecting) {
         connected();
-    } else if (phase_ == Phase::kGreeting) {
-        greeted();
+    } else if (phase_ == Phase::kHandshake) {
+        continue_handshake();
     }
     return 1;
 }
@@ -144,28 +144,28 @@ void Session::connected() {
     hello.peer_association = association_.peer_number();
     hello.attempt = ++attempt_;
     hello.received = connection_.received();
-    if (!greeting_.begin(candidate_, hello, association_.session_key(), rail_.encryption()) ||
+    if (!handshake_.begin(candidate_, hello, association_.session_key(), rail_.encryption()) ||
         !association_.events().watch(candidate_.descriptor(), *this, EPOLLIN, false)) {
         attempt_failed(ECONNRESET);
         return;
     }
-    set_phase(Phase::kGreeting, kGreetingCheck);
+    set_phase(Phase::kHandshake, kHandshakeCheck);
 }
 
-void Session::greeted() {
-    switch (greeting_.read(candidate_)) {
-        case Greeting::State::kUnderWay:
+void Session::continue_handshake() {
+    switch (handshake_.read(candidate_)) {
+        case ClientHandshake::State::kUnderWay:
             break;
-        case Greeting::State::kBroken:
+        case ClientHandshake::State::kBroken:
             attempt_failed(errno == 0 ? ECONNRESET : errno);
             break;
-        case Greeting::State::kRefused:
+        case ClientHandshake::State::kRefused:
             ucs::log_error("{}: messages to {:016x} cannot go on over {}: {}", rail_.device().name,
-                           association_.peer(), trying_.to.ip.text(), greeting_.reason());
+                           association_.peer(), trying_.to.ip.text(), handshake_.reason());
             association_.fail(UCS_ERR_REJECTED);
             break;
-        case Greeting::State::kOver:
-            welcomed(greeting_.welcome());
+        case ClientHandshake::State::kOver:
+            welcomed(handshake_.welcome());
             break;
     }
 }
@@ -181,8 +181,8 @@ void Session::welcomed(const wire::Welcome& welcome) {
         go_on(std::move(candidate_), false);
         if (is_over_) return;
         // The peer keeps all until it knows that its welcome has come.
-        const wire::Frame here{0, wire::FrameType::kHere, 0, wire::kMark};
-        const iovec piece{const_cast<wire::Frame*>(&here), sizeof(here)};
+        const wire::FrameHeader here{0, wire::FrameType::kHere, 0, wire::kMark};
+        const iovec piece{const_cast<wire::FrameHeader*>(&here), sizeof(here)};
         connection_.send({&piece, 1}, sizeof(here));
     } else if (welcome.answer == wire::Answer::kYield) {
         drop_attempt();
@@ -196,12 +196,12 @@ void Session::welcomed(const wire::Welcome& welcome) {
 
 wire::Answer Session::judge(const wire::Hello& hello) const {
     if (!ucs::is_before(peer_attempt_, hello.attempt)) return wire::Answer::kStale;
-    const bool stays = phase_ == Phase::kGreeting && rail_.id() < hello.sender;
+    const bool stays = phase_ == Phase::kHandshake && rail_.id() < hello.sender;
     return stays ? wire::Answer::kYield : wire::Answer::kWelcome;
 }
 
-void Session::accept(const Admission& admission, Stream stream, bool is_new) {
-    const wire::Hello& hello = admission.hello;
+void Session::accept(const AuthenticatedPeer& peer, SocketStream stream, bool is_new) {
+    const wire::Hello& hello = peer.hello;
     drop_attempt();
     if (connection_.is_open()) connection_.hand_over();
     if (is_over_ || connection_.is_open()) return;
@@ -210,21 +210,21 @@ void Session::accept(const Admission& admission, Stream stream, bool is_new) {
         association_.fail(UCS_ERR_IO_ERROR);
         return;
     }
-    wire::Welcome welcome = Admission::answer(wire::Answer::kWelcome);
+    wire::Welcome welcome = AuthenticatedPeer::answer(wire::Answer::kWelcome);
     welcome.max_frame = static_cast<uint32_t>(rail_.max_message());
     welcome.association = association_.number();
     welcome.received = connection_.received();
     welcome.flags = wire::kCanResume | wire::kResumes;
     welcome.attempt = attempt_;
     trusted_at_ = connection_.received() + 1;
-    if (admission.send(stream, welcome)) {
+    if (peer.send(stream, welcome)) {
         go_on(std::move(stream), is_new);
     } else {
         broken(ECONNRESET);
     }
 }
 
-void Session::go_on(Stream stream, bool is_new) {
+void Session::go_on(SocketStream stream, bool is_new) {
     drop_attempt();
     tries_ = turn_ = home_tries_ = 0;
     was_refused_ = false;

@@ -106,7 +106,7 @@ void TcpConnection::start() {
         association_.session()->watch();
     }
     int cause = 0;
-    stream_ = Stream(course.start(rail.config(), &cause));
+    stream_ = SocketStream(course.start(rail.config(), &cause));
     if (!stream_) {
         ucs::log_debug("{}: cannot connect to {}: {}", course.from->device().name,
                        course.to.ip.text(), std::strerror(cause));
@@ -128,26 +128,26 @@ void TcpConnection::on_connected() {
     const ListenerAddress& listener = association_.target()->listener;
     hello.receiver = listener.id;
     hello.flags = rail.session_flags();
-    greeting_ = std::make_unique<Greeting>();
-    if (!greeting_->begin(stream_, hello, rail.key_of(listener.secret), rail.encryption())) {
+    handshake_ = std::make_unique<ClientHandshake>();
+    if (!handshake_->begin(stream_, hello, rail.key_of(listener.secret), rail.encryption())) {
         retry();
         return;
     }
-    wait_until(State::kGreeting, rail.config().conn_timeout);
+    wait_until(State::kHandshake, rail.config().conn_timeout);
     watch(EPOLLIN);
 }
 
-void TcpConnection::on_greeting() {
-    switch (greeting_->read(stream_)) {
-        case Greeting::State::kUnderWay:
+void TcpConnection::on_handshake() {
+    switch (handshake_->read(stream_)) {
+        case ClientHandshake::State::kUnderWay:
             break;
-        case Greeting::State::kOver:
-            on_welcome(greeting_->welcome());
+        case ClientHandshake::State::kOver:
+            on_welcome(handshake_->welcome());
             break;
-        case Greeting::State::kRefused:
-            refused(greeting_->reason());
+        case ClientHandshake::State::kRefused:
+            refused(handshake_->reason());
             break;
-        case Greeting::State::kBroken:
+        case ClientHandshake::State::kBroken:
             if (errno == ETIMEDOUT) {
                 report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
             } else {
@@ -181,7 +181,7 @@ void TcpConnection::on_welcome(const wire::Welcome& welcome) {
             "it takes messages of another size: UCX_TCP_RX_SEG_SIZE must be the same everywhere");
     } else {
         association_.set_peer_number(welcome.association);
-        if (index_ == 0) association_.set_session_key(greeting_->session_key());
+        if (index_ == 0) association_.set_session_key(handshake_->session_key());
         const bool resumes = index_ == 0 && rail.keeps_sessions_with(welcome.flags);
         opened(resumes ? Beginning::kOwnSession : Beginning::kNothing);
     }
@@ -207,10 +207,10 @@ void TcpConnection::on_deadline() {
         case State::kYielded:
             start();
             break;
-        case State::kGreeting:
+        case State::kHandshake:
             // The peer's program may be busy for long; its kernel is not.
             if (stream_.pending_error() == 0 && !is_silent(stream_.socket())) {
-                wait_until(State::kGreeting, association_.rail().config().conn_timeout);
+                wait_until(State::kHandshake, association_.rail().config().conn_timeout);
                 break;
             }
             [[fallthrough]];
@@ -243,7 +243,7 @@ void TcpConnection::opened(Beginning beginning) {
     attempts_ = 0;
     peer_left_ = false;
     silence_.over();
-    greeting_.reset();
+    handshake_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
     if (index_ > 0) limit_send_ahead(stream_.socket(), association_.rail().config());
@@ -278,7 +278,7 @@ void TcpConnection::suspend() {
     events_ = 0;
     state_ = State::kMoving;
 }
-void TcpConnection::take(Stream stream, bool is_new, Beginning beginning) {
+void TcpConnection::take(SocketStream stream, bool is_new, Beginning beginning) {
     stream_ = std::move(stream);
     if (!association_.events().watch(stream_.descriptor(), *this, EPOLLIN, is_new)) {
         fail_later(UCS_ERR_IO_ERROR);
@@ -294,15 +294,15 @@ bool TcpConnection::must_yield_to(uint64_t sender) const {
            state_ == State::kFailing || sender < association_.rail().id();
 }
 
-void TcpConnection::adopt(Stream stream, bool is_new, bool resumes) {
+void TcpConnection::adopt(SocketStream stream, bool is_new, bool resumes) {
     close();
     take(std::move(stream), is_new, resumes ? Beginning::kPeersSession : Beginning::kNothing);
 }
 
 unsigned TcpConnection::on_event(uint32_t events) {
-    if (state_ == State::kConnecting || state_ == State::kGreeting) {
+    if (state_ == State::kConnecting || state_ == State::kHandshake) {
         try {
-            state_ == State::kConnecting ? on_connected() : on_greeting();
+            state_ == State::kConnecting ? on_connected() : on_handshake();
         } catch (const std::bad_alloc&) {
             // What has been read of the handshake is lost: the next one may find memory.
             if (!is_open()) retry();
@@ -360,7 +360,7 @@ uint64_t TcpConnection::in_doubt() const {
 
 // Farewell included.
 bool TcpConnection::has_all_arrived() const {
-    if (leave_sent_ < sizeof(wire::Frame) || has_bytes_under_way()) return false;
+    if (leave_sent_ < sizeof(wire::FrameHeader) || has_bytes_under_way()) return false;
     Session* session = index_ == 0 ? association_.session() : nullptr;
     return session == nullptr || session->has_all_arrived();
 }
@@ -373,7 +373,7 @@ bool TcpConnection::lingers() {
     if (is_open() && wants_output()) transmit_queue();
     if (!is_open()) return state_ == State::kMoving;
     if (wants_output()) return true;
-    wire::Frame farewell{0, wire::FrameType::kLeave, 0, wire::kMark};
+    wire::FrameHeader farewell{0, wire::FrameType::kLeave, 0, wire::kMark};
     if (leave_sent_ < sizeof(farewell)) {
         const iovec rest{reinterpret_cast<std::byte*>(&farewell) + leave_sent_,
                          sizeof(farewell) - leave_sent_};
@@ -402,7 +402,7 @@ void TcpConnection::close() {
     drop_buffer();
     payload_ = {};
     bulk_expected_ = false;
-    greeting_.reset();
+    handshake_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
 }
 

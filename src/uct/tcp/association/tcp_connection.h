@@ -9,9 +9,9 @@
 #include <span>
 
 #include "uct/tcp/events/event_loop.h"
-#include "uct/tcp/network/greeting.h"
+#include "uct/tcp/network/client_handshake.h"
 #include "uct/tcp/network/options.h"
-#include "uct/tcp/network/stream.h"
+#include "uct/tcp/network/socket_stream.h"
 #include "uct/tcp/queues/output_queue.h"
 #include "uct/tcp/queues/receive_pool.h"
 #include "uct/tcp/wire/format.h"
@@ -32,7 +32,7 @@ class TcpConnection final : public EventTarget, public Timer {
     enum class State : uint8_t {
         kIdle,
         kConnecting,  // the kernel makes the connection
-        kGreeting,    // Hello sent, no Welcome yet
+        kHandshake,   // Hello sent, no Welcome yet
         kYielded,     // the peer's own connection is to come
         kBackOff,     // another attempt follows
         kFailing,     // cannot be made: reported by the next progress
@@ -82,7 +82,7 @@ class TcpConnection final : public EventTarget, public Timer {
     // The peer's connection takes this connection: answers it, and may send at once.
     // @param is_new   this interface does not watch the socket yet
     // @param resumes  a session begins
-    void adopt(Stream stream, bool is_new, bool resumes);
+    void adopt(SocketStream stream, bool is_new, bool resumes);
     bool must_yield_to(uint64_t sender) const;
     // Everything that the peer still sent before it closed.
     void drain();
@@ -94,7 +94,7 @@ class TcpConnection final : public EventTarget, public Timer {
     // Read to the end what the connection has brought; nothing comes from it any more.
     void hand_over();
     // The session goes on here.
-    void resume(Stream stream, bool is_new) {
+    void resume(SocketStream stream, bool is_new) {
         take(std::move(stream), is_new, Beginning::kNothing);
     }
     // What waits is of no use any more.
@@ -140,7 +140,7 @@ class TcpConnection final : public EventTarget, public Timer {
     void fail_later(ucs_status_t status);
     void wait_until(State state, ucs::Duration span);
     void on_connected();
-    void on_greeting();
+    void on_handshake();
     void on_welcome(const wire::Welcome& welcome);
     void refused(const std::string& reason);
     void retry();
@@ -148,7 +148,7 @@ class TcpConnection final : public EventTarget, public Timer {
     // What begins with a connection that stands.
     enum class Beginning : uint8_t { kNothing, kOwnSession, kPeersSession };
     void opened(Beginning beginning);
-    void take(Stream stream, bool is_new, Beginning beginning);
+    void take(SocketStream stream, bool is_new, Beginning beginning);
     void suspend();
     bool is_replaying() const;
     bool replay();
@@ -171,11 +171,11 @@ class TcpConnection final : public EventTarget, public Timer {
     void drop_buffer();
     unsigned parse();
     bool take_payload();
-    bool take_frame(const wire::Frame& frame);
-    void begin_payload(const wire::Frame& frame, const std::byte* fixed);
+    bool take_frame(const wire::FrameHeader& frame);
+    void begin_payload(const wire::FrameHeader& frame, const std::byte* fixed);
     void finish_payload();
-    void deliver(const wire::Frame& frame);
-    void handle(const wire::Frame& frame, const std::byte* fixed);
+    void deliver(const wire::FrameHeader& frame);
+    void handle(const wire::FrameHeader& frame, const std::byte* fixed);
     void violation(const char* what);
     void ended(int error);
     size_t buffered() const { return input_end_ - input_begin_; }
@@ -198,14 +198,14 @@ class TcpConnection final : public EventTarget, public Timer {
     ucs_status_t failure_ = UCS_OK;
     uint64_t received_ = 0;
     Silence silence_;
-    Stream stream_;
+    SocketStream stream_;
     OutputQueue queue_;
 
-    ReceiveBuffer* input_ = nullptr;
+    StreamBuffer* input_ = nullptr;
     size_t input_begin_ = 0;
     size_t input_end_ = 0;
     Payload payload_;
-    std::unique_ptr<Greeting> greeting_;  // while it is made
+    std::unique_ptr<ClientHandshake> handshake_;  // while it is made
 };
 
 }  // namespace uct::tcp

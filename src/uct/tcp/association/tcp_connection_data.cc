@@ -54,11 +54,11 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     return static_cast<size_t>(taken);
 }
 
-// What the kernel does not take at once is kept. @return as of Stream::send()
+// What the kernel does not take at once is kept. @return as of SocketStream::send()
 ssize_t TcpConnection::encrypt(std::span<const iovec> pieces) {
     // What waits in the queue may refer to the user's memory.
-    const auto memory = queue_.empty() ? Tls::Memory::kOurs : Tls::Memory::kUsers;
-    const ssize_t taken = stream_.send(pieces, memory);
+    const auto owner = queue_.empty() ? Tls::BufferOwner::kOurs : Tls::BufferOwner::kUsers;
+    const ssize_t taken = stream_.send(pieces, owner);
     if (stream_.backlog() > 0) want_output();
     return taken;
 }
@@ -258,7 +258,7 @@ bool TcpConnection::prepare_buffer(uint64_t ahead, size_t* limit) {
     if (buffered() == 0) place(input_->references == 1 ? 0 : input_end_);
     // The rest of a frame must fit behind its beginning. Kept messages stay where they are.
     if (input_end_ > capacity - capacity / 4 && input_begin_ >= wire::kAlignment) {
-        ReceiveBuffer* to = input_;
+        StreamBuffer* to = input_;
         if (input_->references > 1) {
             to = pool.take();
             if (to == nullptr) return false;
@@ -313,7 +313,7 @@ ssize_t TcpConnection::read_in_place(bool* full) {
         } else {
             pieces[count++] = {input_->data() + tail, limit - tail};
             for (size_t i = 0; i < count; ++i) wanted += pieces[i].iov_len;
-            got = stream_.receive(std::span(pieces).first(count), Tls::Memory::kUsers);
+            got = stream_.receive(std::span(pieces).first(count), Tls::BufferOwner::kUsers);
         }
     }
     if (got < 0 && errno == EFAULT) drop_payload();
@@ -343,8 +343,8 @@ unsigned TcpConnection::parse() {
             ++count;
             continue;
         }
-        if (buffered() < sizeof(wire::Frame)) break;
-        const auto frame = read_as<wire::Frame>(input_->data() + input_begin_);
+        if (buffered() < sizeof(wire::FrameHeader)) break;
+        const auto frame = read_as<wire::FrameHeader>(input_->data() + input_begin_);
         if (!wire::is_sound(frame, association_.rail().max_message())) {
             violation("a malformed frame");
             return count;
@@ -357,7 +357,7 @@ unsigned TcpConnection::parse() {
 }
 
 // @return false if the frame is not all here
-bool TcpConnection::take_frame(const wire::Frame& frame) {
+bool TcpConnection::take_frame(const wire::FrameHeader& frame) {
     const size_t padding = wire::padding(frame.length);
     const std::byte* start = input_->data() + input_begin_;
     if (frame.type == wire::FrameType::kMessage) {
@@ -385,7 +385,7 @@ bool TcpConnection::take_frame(const wire::Frame& frame) {
     return true;
 }
 
-void TcpConnection::deliver(const wire::Frame& frame) {
+void TcpConnection::deliver(const wire::FrameHeader& frame) {
     const Rail& rail = association_.rail();
     ReceivePool& pool = association_.buffers().receive;
     std::byte* data = input_->data() + input_begin_ + sizeof(frame);
@@ -397,7 +397,7 @@ void TcpConnection::deliver(const wire::Frame& frame) {
     }
     if (association_.is_deaf()) return;
     // The buffer stays while the handler runs, even if the handler ends the connection.
-    ReceiveBuffer* buffer = input_;
+    StreamBuffer* buffer = input_;
     ++buffer->references;
     ReceiveDescriptor* descriptor = pool.descriptor(buffer);
     try {
@@ -419,7 +419,7 @@ void TcpConnection::deliver(const wire::Frame& frame) {
     }
 }
 
-void TcpConnection::begin_payload(const wire::Frame& frame, const std::byte* fixed) {
+void TcpConnection::begin_payload(const wire::FrameHeader& frame, const std::byte* fixed) {
     payload_ = {};
     payload_.left = frame.length - wire::shape_of(frame.type).fixed;
     payload_.padding = wire::padding(frame.length);
@@ -495,7 +495,7 @@ void TcpConnection::finish_payload() {
     }
 }
 
-void TcpConnection::handle(const wire::Frame& frame, const std::byte* fixed) {
+void TcpConnection::handle(const wire::FrameHeader& frame, const std::byte* fixed) {
     if (association_.is_deaf() && frame.type != wire::FrameType::kLeave) return;
     switch (frame.type) {
         case wire::FrameType::kGet:

@@ -5,7 +5,7 @@
 
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 
 namespace uct::tcp {
 
@@ -66,7 +66,7 @@ void AssociationTable::cut_off(uint64_t peer) {
 }
 
 ucs_status_t AssociationTable::flush(Completion* completion) {
-    Gather* all = Gather::start(completion);
+    CompletionGroup* all = CompletionGroup::start(completion);
     for (Association& association : associations_) {
         if (association.is_failed()) continue;
         Completion* one = all->add();
@@ -96,7 +96,7 @@ void AssociationTable::clear() {
     by_peer_.clear();
 }
 
-// --- greetings
+// --- handshakes
 
 wire::Answer AssociationTable::answer_to(const wire::Hello& hello) {
     if (hello.max_frame != context_.rail.max_message()) {
@@ -156,27 +156,27 @@ std::optional<wire::Key> AssociationTable::key_for(const wire::Hello& hello) con
     return association->session_key();
 }
 
-void AssociationTable::resume(const Admission& admission, Stream stream, bool is_new) {
-    const wire::Hello& hello = admission.hello;
+void AssociationTable::resume(const AuthenticatedPeer& peer, SocketStream stream, bool is_new) {
+    const wire::Hello& hello = peer.hello;
     Association* association = resumed_by(hello);
     Session* session = association == nullptr ? nullptr : association->session();
     const wire::Answer answer = session == nullptr ? wire::Answer::kUnknown : session->judge(hello);
     if (answer == wire::Answer::kWelcome) {
-        session->accept(admission, std::move(stream), is_new);
+        session->accept(peer, std::move(stream), is_new);
     } else {
-        admission.send(stream, Admission::answer(answer));
+        peer.send(stream, AuthenticatedPeer::answer(answer));
     }
     look_at_associations();
 }
 
-void AssociationTable::welcome(const Admission& admission, Stream stream, bool is_new) {
-    const wire::Hello& hello = admission.hello;
+void AssociationTable::welcome(const AuthenticatedPeer& peer, SocketStream stream, bool is_new) {
+    const wire::Hello& hello = peer.hello;
     if ((hello.flags & wire::kResumes) != 0) {
-        resume(admission, std::move(stream), is_new);
+        resume(peer, std::move(stream), is_new);
         return;
     }
     if (context_.rail.is_leaving()) return;
-    wire::Welcome welcome = Admission::answer(answer_to(hello));
+    wire::Welcome welcome = AuthenticatedPeer::answer(answer_to(hello));
     welcome.connection = hello.connection;
     welcome.max_frame = static_cast<uint32_t>(context_.rail.max_message());
     Association* association = nullptr;
@@ -186,13 +186,13 @@ void AssociationTable::welcome(const Admission& admission, Stream stream, bool i
             hello.sender == context_.rail.id() ? &make(hello.sender, false) : &to(hello.sender);
         if (association->peer_number() == 0) association->set_bulk_epoch(hello.bulk_epoch);
         association->set_peer_number(hello.association);
-        if (hello.connection == 0) association->set_session_key(admission.session_key());
+        if (hello.connection == 0) association->set_session_key(peer.session_key());
         welcome.association = association->number();
         // Sessions look for other ways to the peer, and guests are never called.
         const bool has_session = association->is_mapped() && !association->is_guest();
         welcome.flags = has_session ? context_.rail.session_flags() : uint8_t{0};
     }
-    const bool sent = admission.send(stream, welcome);
+    const bool sent = peer.send(stream, welcome);
     Session* session =
         association != nullptr && hello.connection == 0 ? association->session() : nullptr;
     if (sent && session != nullptr) {

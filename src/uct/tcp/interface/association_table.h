@@ -11,7 +11,7 @@
 namespace uct::tcp {
 
 // The associations of an interface, one for each peer's interface, and which of their connections
-// it takes, once their greeting is whole and known to be of this job.
+// it takes, once their handshake is whole and known to be of this job.
 //
 // They are freed by reap() only, so that completions and handlers may do what they like.
 class AssociationTable final : public AssociationOwner {
@@ -33,7 +33,7 @@ class AssociationTable final : public AssociationOwner {
     List::const_iterator end() const { return associations_.end(); }
 
     // Somebody is of the job: the connection goes to the association that its Hello names.
-    void welcome(const Admission& admission, Stream stream, bool is_new);
+    void welcome(const AuthenticatedPeer& peer, SocketStream stream, bool is_new);
     // As Rail::key_for().
     std::optional<wire::Key> key_for(const wire::Hello& hello) const;
     // As GuestHost::invite(). @return UCS_OK: `secret` is what lets the guest in
@@ -54,7 +54,7 @@ class AssociationTable final : public AssociationOwner {
     Association& make(uint64_t peer, bool mapped);
     wire::Answer answer_to(const wire::Hello& hello);
     Association* resumed_by(const wire::Hello& hello) const;
-    void resume(const Admission& admission, Stream stream, bool is_new);
+    void resume(const AuthenticatedPeer& peer, SocketStream stream, bool is_new);
 
     const AssociationContext context_;
     List associations_;

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 #include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::byte kZeros[wire::kAlignment]{};
 
-wire::Frame message_frame(uint8_t id, size_t length) {
+wire::FrameHeader message_frame(uint8_t id, size_t length) {
     return {static_cast<uint32_t>(length), wire::FrameType::kMessage, id, wire::kMark};
 }
 
@@ -136,8 +136,8 @@ ssize_t TcpEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     if (const ucs_status_t status = check_open(); status != UCS_OK) return status;
     TcpConnection& connection = association_.connection(0);
     std::byte* staging = association_.buffers().staging.get();
-    const size_t length = pack(staging + sizeof(wire::Frame), arg);
-    const wire::Frame frame = message_frame(id, length);
+    const size_t length = pack(staging + sizeof(wire::FrameHeader), arg);
+    const wire::FrameHeader frame = message_frame(id, length);
     append(staging, &frame, sizeof(frame));
     const size_t padding = wire::padding(length);
     append(staging + sizeof(frame) + length, kZeros, padding);
@@ -153,7 +153,7 @@ ucs_status_t TcpEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header
     ReferringOutput* operation = connection.queue().make();
     if (operation == nullptr) return UCS_ERR_NO_MEMORY;
     const size_t payload = total_length(iov);
-    const wire::Frame frame = message_frame(id, header.size() + payload);
+    const wire::FrameHeader frame = message_frame(id, header.size() + payload);
     append(append(operation->head.data(), &frame, sizeof(frame)), header.data(), header.size());
     operation->head_length = static_cast<uint16_t>(sizeof(frame) + header.size());
     operation->pieces_count = Cutter(iov).cut(payload, operation->pieces.data());
@@ -176,7 +176,7 @@ ucs_status_t TcpEndpoint::check_pieces() {
     return has_room ? association_.pieces_pass_fence() : UCS_ERR_NO_RESOURCE;
 }
 
-ucs_status_t TcpEndpoint::fail_halfway(Gather& parts) {
+ucs_status_t TcpEndpoint::fail_halfway(CompletionGroup& parts) {
     fail(UCS_ERR_NO_MEMORY);
     // That may have ended all of its pieces: then nobody is left to tell the user.
     return parts.finish() == UCS_OK ? UCS_ERR_NO_MEMORY : UCS_INPROGRESS;
@@ -218,7 +218,7 @@ ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_ad
     const size_t stripe = association_.rail().config().stripe_size;
     if (const ucs_status_t status = check_pieces(); status != UCS_OK) return status;
     Cutter cutter(iov);
-    Gather* parts = Gather::start(completion);
+    CompletionGroup* parts = CompletionGroup::start(completion);
     while (left > 0) {
         const size_t length = std::min(left, stripe);
         TcpConnection& connection = association_.piece_connection();
@@ -281,7 +281,7 @@ ucs_status_t TcpEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_ad
     if (const ucs_status_t status = check_pieces(); status != UCS_OK) return status;
     if (!association_.has_operation_room((left + stripe - 1) / stripe)) return UCS_ERR_NO_RESOURCE;
     Cutter cutter(iov);
-    Gather* parts = Gather::start(completion);
+    CompletionGroup* parts = CompletionGroup::start(completion);
     while (left > 0) {
         const size_t length = std::min(left, stripe);
         RemoteOperation* operation =

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "uct/api/interface.h"
-#include "uct/base/gather.h"
+#include "uct/base/completion_group.h"
 #include "uct/tcp/association/association.h"
 
 namespace uct::tcp {
@@ -69,7 +69,7 @@ class TcpEndpoint final : public Endpoint, public AssociationUser {
     // The same for one that is cut into pieces.
     ucs_status_t check_pieces();
     // Some pieces are on their way and the rest has no memory: nothing goes on.
-    ucs_status_t fail_halfway(Gather& parts);
+    ucs_status_t fail_halfway(CompletionGroup& parts);
     ucs_status_t start_get(RemoteOperation& operation, TcpConnection& connection,
                            uint64_t remote_address, RemoteKey key);
 

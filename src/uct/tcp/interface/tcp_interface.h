@@ -70,8 +70,8 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
 
     // --- of the other rails of the worker ---
 
-    void welcome(const Admission& admission, Stream stream, bool is_new) override {
-        associations_.welcome(admission, std::move(stream), is_new);
+    void welcome(const AuthenticatedPeer& peer, SocketStream stream, bool is_new) override {
+        associations_.welcome(peer, std::move(stream), is_new);
     }
     std::optional<wire::Key> key_for(const wire::Hello& hello) const override {
         return associations_.key_for(hello);

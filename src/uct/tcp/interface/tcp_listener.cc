@@ -25,10 +25,10 @@ constexpr ucs::Duration kBetweenComplaints = std::chrono::seconds(10);
 
 }  // namespace
 
-unsigned Handshake::on_event(uint32_t events) {
+unsigned ServerHandshake::on_event(uint32_t events) {
     if (is_over()) return 0;
     try {
-        admission_ ? negotiate() : hear();
+        authenticated_ ? negotiate() : hear();
     } catch (const std::bad_alloc&) {
         if (!is_over()) refuse("there is no memory for it");
     }
@@ -36,7 +36,7 @@ unsigned Handshake::on_event(uint32_t events) {
 }
 
 // Hello, and the proof.
-void Handshake::hear() {
+void ServerHandshake::hear() {
     const bool proves = challenge_.has_value();
     auto* bytes = proves ? proof_.data() : reinterpret_cast<std::byte*>(&hello_);
     const size_t length = proves ? sizeof(proof_) : sizeof(hello_);
@@ -52,7 +52,7 @@ void Handshake::hear() {
     }
 }
 
-void Handshake::on_hello() {
+void ServerHandshake::on_hello() {
     if (received_ >= sizeof(hello_.magic) && hello_.magic != wire::kMagic) {
         refuse("it speaks another protocol");
         return;
@@ -74,7 +74,7 @@ void Handshake::on_hello() {
         refuse("it does not know this worker's address");
     } else if (hello_.sender == 0 || hello_.association == 0 ||
                hello_.connection >= wire::kMaxConnections) {
-        refuse("its greeting is malformed");
+        refuse("its handshake is malformed");
     } else if (const bool encrypts = (hello_.flags & wire::kEncrypts) != 0;
                encrypts != (listener_.rail().encryption() != nullptr)) {
         send_challenge(version, encrypts ? wire::Answer::kInClear : wire::Answer::kEncrypted);
@@ -91,7 +91,7 @@ void Handshake::on_hello() {
     received_ = 0;
 }
 
-bool Handshake::send_challenge(uint16_t version, wire::Answer answer) {
+bool ServerHandshake::send_challenge(uint16_t version, wire::Answer answer) {
     challenge_.emplace();
     challenge_->magic = wire::kMagic;
     challenge_->version = version;
@@ -102,13 +102,13 @@ bool Handshake::send_challenge(uint16_t version, wire::Answer answer) {
 }
 
 // Whoever it is: without a seal.
-void Handshake::reply(wire::Answer answer) {
-    wire::Welcome welcome = Admission::answer(answer);
+void ServerHandshake::reply(wire::Answer answer) {
+    wire::Welcome welcome = AuthenticatedPeer::answer(answer);
     welcome.version = challenge_->version;
     stream_.say(welcome);
 }
 
-void Handshake::on_proof() {
+void ServerHandshake::on_proof() {
     // A session may come by the listener of another interface of its worker.
     Rail& own = listener_.rail();
     Rail* receiver = own.relative(hello_.receiver);
@@ -127,7 +127,7 @@ void Handshake::on_proof() {
         refuse("it does not know this worker's secret, or has another UCX_TCP_JOB_KEY");
         return;
     }
-    admission_.emplace(*known, hello_, *challenge_);
+    authenticated_.emplace(*known, hello_, *challenge_);
     if (own.encryption() != nullptr) {
         encrypt(own.encryption());
     } else {
@@ -135,16 +135,16 @@ void Handshake::on_proof() {
     }
 }
 
-void Handshake::encrypt(std::shared_ptr<TlsContext> encryption) {
-    if (!admission_->send(stream_, Admission::answer(wire::Answer::kEncrypt))) {
+void ServerHandshake::encrypt(std::shared_ptr<TlsContext> encryption) {
+    if (!authenticated_->send(stream_, AuthenticatedPeer::answer(wire::Answer::kEncrypt))) {
         refuse(kLeft);
     } else if (!stream_.encrypt(std::move(encryption), Tls::Side::kListens,
-                                admission_->encryption_key())) {
+                                authenticated_->encryption_key())) {
         refuse("there is no memory for its encryption");
     }
 }
 
-void Handshake::negotiate() {
+void ServerHandshake::negotiate() {
     switch (stream_.tls()->negotiate()) {
         case Tls::State::kUnderWay:
             break;
@@ -161,7 +161,7 @@ void Handshake::negotiate() {
 }
 
 // By the interface that it asks for.
-void Handshake::admit() {
+void ServerHandshake::admit() {
     Rail& own = listener_.rail();
     Rail* const receiver = own.relative(hello_.receiver);
     if (receiver == nullptr) {
@@ -170,11 +170,11 @@ void Handshake::admit() {
     }
     const bool is_new = receiver != &own;
     if (is_new) listener_.events().stop_watching(stream_.descriptor());
-    receiver->welcome(*admission_, std::move(stream_), is_new);
+    receiver->welcome(*authenticated_, std::move(stream_), is_new);
     refuse("");
 }
 
-void Handshake::refuse(std::string_view why) {
+void ServerHandshake::refuse(std::string_view why) {
     if (stream_) {
         const SocketAddress peer = stream_.peer();
         ucs::log_diag("{}: {} is refused: {}", listener_.rail().device().name,
@@ -200,7 +200,7 @@ ucs_status_t TcpListener::open() {
 
 void TcpListener::close() {
     socket_.close();
-    handshakes_.clear_and_dispose([](Handshake* handshake) { delete handshake; });
+    handshakes_.clear_and_dispose([](ServerHandshake* handshake) { delete handshake; });
     count_ = 0;
 }
 
@@ -222,14 +222,14 @@ unsigned TcpListener::on_event(uint32_t events) {
 
 void TcpListener::accept_one(Socket socket) {
     if (count_ >= rail_.config().max_handshakes) {
-        for (Handshake& oldest : handshakes_) {
+        for (ServerHandshake& oldest : handshakes_) {
             if (oldest.is_over()) continue;
             oldest.refuse("too many others knock");
             break;
         }
     }
     tune(socket, rail_.config());
-    auto* made = new (std::nothrow) Handshake(
+    auto* made = new (std::nothrow) ServerHandshake(
         *this, std::move(socket), ucs::deadline(rail_.now(), rail_.config().hello_timeout));
     if (made == nullptr) {
         ucs::log_warn("{}: no memory for who connects", rail_.device().name);
@@ -259,7 +259,7 @@ void TcpListener::pause(int cause) {
 
 ucs::Time TcpListener::next_deadline() const {
     ucs::Time next = resume_at_;
-    for (const Handshake& handshake : handshakes_) {
+    for (const ServerHandshake& handshake : handshakes_) {
         if (handshake.is_over()) continue;
         next = std::min(next, handshake.deadline());
         break;
@@ -272,7 +272,7 @@ void TcpListener::on_deadline(ucs::Time now) {
         resume_at_ = ucs::kNever;
         events_.watch(socket_.descriptor(), *this, EPOLLIN, false);
     }
-    for (Handshake& handshake : handshakes_) {
+    for (ServerHandshake& handshake : handshakes_) {
         if (handshake.deadline() > now) break;
         if (!handshake.is_over()) handshake.refuse("it has not said who it is in time");
     }
@@ -295,8 +295,8 @@ void TcpListener::reap() {
     if (!has_over_) return;
     has_over_ = false;
     handshakes_.remove_and_dispose_if(
-        [](const Handshake& handshake) { return handshake.is_over(); },
-        [](Handshake* handshake) { delete handshake; });
+        [](const ServerHandshake& handshake) { return handshake.is_over(); },
+        [](ServerHandshake* handshake) { delete handshake; });
 }
 
 }  // namespace uct::tcp

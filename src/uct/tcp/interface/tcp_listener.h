@@ -20,11 +20,11 @@ namespace uct::tcp {
 class TcpListener;
 
 // Somebody who connected and has yet to prove that it belongs to the job.
-class Handshake final : public EventTarget,
-                        public boost::intrusive::list_base_hook<
-                            boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+class ServerHandshake final : public EventTarget,
+                              public boost::intrusive::list_base_hook<
+                                  boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
   public:
-    Handshake(TcpListener& listener, Socket socket, ucs::Time deadline)
+    ServerHandshake(TcpListener& listener, Socket socket, ucs::Time deadline)
         : listener_(listener), stream_(std::move(socket)), deadline_(deadline) {}
 
     unsigned on_event(uint32_t events) override;
@@ -45,13 +45,13 @@ class Handshake final : public EventTarget,
     void admit();
 
     TcpListener& listener_;
-    Stream stream_;
+    SocketStream stream_;
     ucs::Time deadline_;
     size_t received_ = 0;  // of the message that is due
     wire::Hello hello_{};
     std::optional<wire::Challenge> challenge_;  // once it was sent
     wire::Proof proof_{};
-    std::optional<Admission> admission_;  // once it has proved to be of the job
+    std::optional<AuthenticatedPeer> authenticated_;  // once it has proved to be of the job
 };
 
 // The listening socket of an interface, and those who knock.
@@ -94,7 +94,8 @@ class TcpListener final : public EventTarget {
     ucs::Time resume_at_ = ucs::kNever;
     ucs::Time next_complaint_{};
     // Oldest first, so earliest deadline first.
-    boost::intrusive::list<Handshake, boost::intrusive::constant_time_size<false>> handshakes_;
+    boost::intrusive::list<ServerHandshake, boost::intrusive::constant_time_size<false>>
+        handshakes_;
     size_t count_ = 0;
 };
 

@@ -33,7 +33,7 @@ Rail::Rail(const NetworkDevice& device, const Config& config, const InterfacePar
       params_(params),
       place_(network_namespace_id()),
       max_message_(ucs::align_up(size_t{config.rx_seg_size}, wire::kAlignment) -
-                   sizeof(wire::Frame)),
+                   sizeof(wire::FrameHeader)),
       encryption_(config.encrypt ? std::make_shared<TlsContext>() : nullptr),
       carrier_(device_),
       rails_(shared_by_worker<RailSet>(params.am_table)) {

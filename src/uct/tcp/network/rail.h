@@ -11,9 +11,9 @@
 #include "ucs/sys/descriptor.h"
 #include "uct/api/interface.h"
 #include "uct/tcp/events/event_loop.h"
+#include "uct/tcp/network/client_handshake.h"
 #include "uct/tcp/network/config.h"
 #include "uct/tcp/network/device.h"
-#include "uct/tcp/network/greeting.h"
 #include "uct/tcp/wire/address.h"
 #include "uct/tcp/wire/format.h"
 
@@ -101,7 +101,7 @@ class Rail {
 
     // Somebody is of the job: the connection is this one's.
     // @param is_new  another rail has watched the socket so far
-    virtual void welcome(const Admission& admission, Stream stream, bool is_new) = 0;
+    virtual void welcome(const AuthenticatedPeer& peer, SocketStream stream, bool is_new) = 0;
     // The key that the sender of a Hello is to know. @return nothing: there is no such session
     virtual std::optional<wire::Key> key_for(const wire::Hello& hello) const = 0;
     // A device of this worker has lost its link, or has it back.

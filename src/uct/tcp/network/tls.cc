@@ -68,9 +68,9 @@ enum class Direction : bool { kGather, kScatter };
 
 // Between contiguous memory and pieces. @return bytes; -1 and EFAULT if the pieces are not there
 ssize_t copy(Direction direction, std::byte* contiguous, std::span<const iovec> pieces,
-             Tls::Memory memory) {
+             Tls::BufferOwner owner) {
     const size_t length = length_of(pieces);
-    if (memory == Tls::Memory::kUsers && length > 0) {
+    if (owner == Tls::BufferOwner::kUsers && length > 0) {
         // The kernel looks whether memory is there while it copies.
         const iovec here{contiguous, length};
         const ssize_t moved =
@@ -325,7 +325,7 @@ bool Tls::write(const std::byte* bytes, size_t length) {
     return is_done;
 }
 
-ssize_t Tls::send(std::span<const iovec> pieces, Memory memory) {
+ssize_t Tls::send(std::span<const iovec> pieces, BufferOwner owner) {
     if (is_mute_ || !flush()) {
         errno = is_mute_ ? EPIPE : EAGAIN;
         return -1;
@@ -337,10 +337,10 @@ ssize_t Tls::send(std::span<const iovec> pieces, Memory memory) {
         const size_t count = cut(pieces, sent, TlsContext::kRecord, part);
         const auto* from = static_cast<const std::byte*>(part[0].iov_base);
         auto taken = static_cast<ssize_t>(part[0].iov_len);
-        if (count > 1 || memory == Memory::kUsers) {
+        if (count > 1 || owner == BufferOwner::kUsers) {
             from = context_->room();
             const std::span<const iovec> all = std::span(part).first(count);
-            taken = copy(Direction::kGather, context_->room(), all, memory);
+            taken = copy(Direction::kGather, context_->room(), all, owner);
             // All or nothing, as the kernel does: a frame is not begun that cannot go on.
             if (taken >= 0 && static_cast<size_t>(taken) < length_of(all)) {
                 errno = EFAULT;
@@ -374,7 +374,7 @@ bool Tls::has_unread() const {
 // What has been read goes to its place; what finds none waits. @return as copy()
 ssize_t Tls::place(std::span<const iovec> to, size_t length) try {
     std::byte* const room = context_->room();
-    const ssize_t placed = copy(Direction::kScatter, room, to, Memory::kUsers);
+    const ssize_t placed = copy(Direction::kScatter, room, to, BufferOwner::kUsers);
     const auto done = static_cast<size_t>(std::max<ssize_t>(placed, 0));
     if (done < length) {
         const int cause = errno;
@@ -387,13 +387,13 @@ ssize_t Tls::place(std::span<const iovec> to, size_t length) try {
     return -1;
 }
 
-ssize_t Tls::place_rest(std::span<const iovec> to, Memory memory) {
-    const ssize_t placed = copy(Direction::kScatter, rest_.data(), to, memory);
+ssize_t Tls::place_rest(std::span<const iovec> to, BufferOwner owner) {
+    const ssize_t placed = copy(Direction::kScatter, rest_.data(), to, owner);
     if (placed > 0) rest_.erase(rest_.begin(), rest_.begin() + placed);
     return placed;
 }
 
-ssize_t Tls::receive(std::span<const iovec> pieces, Memory memory) {
+ssize_t Tls::receive(std::span<const iovec> pieces, BufferOwner owner) {
     may_read_ = !std::exchange(is_held_, false);
     const size_t length = length_of(pieces);
     size_t received = 0;
@@ -404,8 +404,8 @@ ssize_t Tls::receive(std::span<const iovec> pieces, Memory memory) {
         };
         ssize_t got;
         if (!rest_.empty()) {
-            got = place_rest(next(rest_.size()), memory);
-        } else if (memory == Memory::kOurs) {
+            got = place_rest(next(rest_.size()), owner);
+        } else if (owner == BufferOwner::kOurs) {
             const iovec& piece = next(length)[0];
             got = read(piece.iov_base, piece.iov_len);
         } else {

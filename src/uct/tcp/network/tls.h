@@ -72,13 +72,13 @@ class Tls {
     const std::string& reason() const { return reason_; }
 
     // Whose memory is read or written.
-    enum class Memory : uint8_t {
+    enum class BufferOwner : uint8_t {
         kOurs,   // it is there
         kUsers,  // it may be unmapped: that is EFAULT, as from the kernel
     };
     // As the system's calls. What is not a record of the peer's is EBADMSG, from then on.
-    ssize_t send(std::span<const iovec> pieces, Memory memory);
-    ssize_t receive(std::span<const iovec> pieces, Memory memory);
+    ssize_t send(std::span<const iovec> pieces, BufferOwner owner);
+    ssize_t receive(std::span<const iovec> pieces, BufferOwner owner);
     // The next receive() does not ask the kernel: it gives what has been read already.
     void hold_reading() { is_held_ = true; }
     // Has something been read that receive() has not given yet? It may be half a record.
@@ -102,7 +102,7 @@ class Tls {
     bool write(const std::byte* bytes, size_t length);
     ssize_t read(void* bytes, size_t room);
     ssize_t place(std::span<const iovec> to, size_t length);
-    ssize_t place_rest(std::span<const iovec> to, Memory memory);
+    ssize_t place_rest(std::span<const iovec> to, BufferOwner owner);
     int failure() const;
     void break_off();
 

@@ -10,12 +10,12 @@
 namespace uct::tcp {
 
 // What a connection reads into. Lives until nobody refers to it: messages in it may be kept.
-struct ReceiveBuffer {
+struct StreamBuffer {
     uint32_t references;
     uint32_t reserved[3];
     std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 };
-static_assert(sizeof(ReceiveBuffer) % 8 == 0);
+static_assert(sizeof(StreamBuffer) % 8 == 0);
 
 // The receive buffers of an interface. A connection has one only while it holds part of a frame,
 // so memory grows with the data under way, not with the peers.
@@ -24,7 +24,7 @@ class ReceivePool {
     explicit ReceivePool(size_t capacity)
         : capacity_(capacity),
           buffers_({.name = "tcp receive buffers",
-                    .object_size = sizeof(ReceiveBuffer) + capacity,
+                    .object_size = sizeof(StreamBuffer) + capacity,
                     .objects_per_chunk = 4}),
           kept_("tcp kept messages") {}
     ~ReceivePool() {
@@ -34,17 +34,17 @@ class ReceivePool {
     size_t capacity() const { return capacity_; }
 
     // With one reference; null if there is no memory.
-    ReceiveBuffer* take() {
+    StreamBuffer* take() {
         void* memory = buffers_.allocate();
-        return memory == nullptr ? nullptr : ::new (memory) ReceiveBuffer{1, {}};
+        return memory == nullptr ? nullptr : ::new (memory) StreamBuffer{1, {}};
     }
-    void release(ReceiveBuffer* buffer) {
+    void release(StreamBuffer* buffer) {
         if (--buffer->references == 0) buffers_.release(buffer);
     }
 
     // How a handler may keep a message that lies in `buffer`; null if so many buffers are held
     // already that small messages might use up the memory. After the handler: keep() if it did.
-    ReceiveDescriptor* descriptor(ReceiveBuffer* buffer) {
+    ReceiveDescriptor* descriptor(StreamBuffer* buffer) {
         if (buffers_.in_use() > kMostBuffers) return nullptr;
         if (spare_ == nullptr) spare_ = kept_.create(*this);
         if (spare_ != nullptr) spare_->buffer = buffer;
@@ -66,7 +66,7 @@ class ReceivePool {
             home.kept_.destroy(this);
         }
         ReceivePool& pool;
-        ReceiveBuffer* buffer = nullptr;
+        StreamBuffer* buffer = nullptr;
     };
 
     size_t capacity_;

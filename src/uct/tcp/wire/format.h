@@ -14,7 +14,7 @@
 //
 // Whoever connects sends a Hello, proves to know the job's key when the Challenge comes, and waits
 // for the Welcome, which proves the same of the other end; then both send frames. A frame is a
-// Frame header, the fixed header of its type, its payload, and zeros up to a multiple of 8: so
+// FrameHeader, the fixed header of its type, its payload, and zeros up to a multiple of 8: so
 // messages lie aligned in a receive buffer. Nothing here is trusted: a frame that breaks a rule
 // ends the connection.
 namespace uct::tcp::wire {
@@ -146,13 +146,13 @@ enum class FrameType : uint8_t {
 };
 inline constexpr auto kLastFrameType = FrameType::kHere;
 
-struct Frame {
+struct FrameHeader {
     uint32_t length;  // of fixed header and payload, without the zeros at the end
     FrameType type;
     uint8_t id;
     uint16_t mark;  // kMark, so that a reader that lost its place notices
 };
-static_assert(sizeof(Frame) == 8);
+static_assert(sizeof(FrameHeader) == 8);
 inline constexpr uint16_t kMark = 0x6c77;
 
 struct Put {
@@ -221,8 +221,9 @@ struct Cut {
 static_assert(sizeof(Cut) == 8);
 static_assert(sizeof(Reply) == 8 && sizeof(AtomicReply) == 16 && sizeof(Refused) == 8);
 
-// The longest Frame with fixed header: what a reader needs before it knows where payload goes.
-inline constexpr size_t kMaxFixed = sizeof(Frame) + sizeof(Atomic);
+// The longest frame header with fixed header: what a reader needs before it knows where payload
+// goes.
+inline constexpr size_t kMaxFixed = sizeof(FrameHeader) + sizeof(Atomic);
 
 // Bytes of the fixed header of a type, and whether payload may follow.
 struct Shape {
@@ -256,7 +257,7 @@ constexpr Shape shape_of(FrameType type) {
 inline constexpr uint32_t kMaxPayload = 1u << 30;
 
 // Is this the header of a frame that a peer may send?
-constexpr bool is_sound(const Frame& frame, size_t max_message) {
+constexpr bool is_sound(const FrameHeader& frame, size_t max_message) {
     if (frame.mark != kMark || frame.type < FrameType::kMessage || frame.type > kLastFrameType) {
         return false;
     }
@@ -278,7 +279,7 @@ namespace uct::tcp {
 // A frame's header with the fixed header of its type.
 template <typename Body>
 struct Head {
-    wire::Frame frame;
+    wire::FrameHeader frame;
     Body body;
 };
 

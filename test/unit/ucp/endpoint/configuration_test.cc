@@ -112,13 +112,14 @@ TEST(EndpointConfiguration, NamesTheLanesOfEveryRole) {
     Cluster cluster(settings);
     const EndpointConfiguration& configuration = cluster.endpoint().configuration();
     for (size_t role = 0; role < kRoles; ++role) {
-        const LaneUse& use = configuration.use(static_cast<Role>(role), UCS_MEMORY_TYPE_HOST);
+        const LaneUse& use = configuration.use(static_cast<LaneRole>(role), UCS_MEMORY_TYPE_HOST);
         EXPECT_EQ(use.scalable, configuration.lanes().scalable);
         EXPECT_EQ(use.dedicated, configuration.lanes().dedicated);
     }
-    EXPECT_EQ(configuration.use(Role::kMessages, UCS_MEMORY_TYPE_HOST).service, Service::kDirect);
+    EXPECT_EQ(configuration.use(LaneRole::kMessages, UCS_MEMORY_TYPE_HOST).service,
+              Service::kDirect);
     // Nothing here copies AMD's memory.
-    EXPECT_EQ(configuration.use(Role::kMessages, UCS_MEMORY_TYPE_ROCM).service, Service::kNone);
+    EXPECT_EQ(configuration.use(LaneRole::kMessages, UCS_MEMORY_TYPE_ROCM).service, Service::kNone);
     char* text = nullptr;
     size_t length = 0;
     FILE* stream = open_memstream(&text, &length);
@@ -153,8 +154,8 @@ TEST(EndpointConfiguration, SaysWhereDevicesReadEachOthersMemory) {
         Cluster cluster(settings);
         const EndpointConfiguration& made = cluster.endpoint().configuration();
         const bool is_direct = made.describe_protocols("").find("direct") != std::string::npos;
-        const Service service = made.use(Role::kMessages, type).service;
-        EXPECT_EQ(made.use(Role::kRemoteMemory, type).service, service);
+        const Service service = made.use(LaneRole::kMessages, type).service;
+        EXPECT_EQ(made.use(LaneRole::kRemoteMemory, type).service, service);
         // The table of protocols and the table of lanes say the same.
         if (type == UCS_MEMORY_TYPE_CUDA) {
             EXPECT_EQ(service == Service::kByDevices, is_direct);

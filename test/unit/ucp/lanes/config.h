@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ucp/lanes/context.h"
+#include "ucp/lanes/negotiator_state.h"
 
 namespace ucp::lanes {
 

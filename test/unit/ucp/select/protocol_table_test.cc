@@ -231,10 +231,17 @@ size_t first_one_sided(const LaneFigures& lanes, const Thresholds& thresholds, O
 const std::set<Protocol> kAnnounced{Protocol::kRendezvous, Protocol::kRendezvousBulk,
                                     Protocol::kDirect};
 
+Thresholds limited(size_t network, size_t host) {
+    Thresholds thresholds;
+    thresholds.eager_max = network;
+    thresholds.eager_max_host = host;
+    return thresholds;
+}
+
 size_t announced_from(const LaneFigures& lanes, Situation situation = Situation::kAlone,
                       const CostModel& costs = CostModel::fixed()) {
-    return first_of(lanes, costs, {}, Operation::kTag, kAnnounced, BufferClass::kContiguous,
-                    situation);
+    return first_of(lanes, costs, limited(512 << 10, 16 << 20), Operation::kTag, kAnnounced,
+                    BufferClass::kContiguous, situation);
 }
 
 TEST(Rendezvous, OfOneMessagePaysWhenItsTwoCopiesTakeLonger) {
@@ -289,8 +296,31 @@ TEST(Rendezvous, WithinAHostPaysWhereOneCopyByTheSystemTakesLessThanPieces) {
     EXPECT_EQ(announced_from(lanes, Situation::kAlone, costs), 16u << 20);
     // Among others both processors are busy with pieces.
     EXPECT_LT(announced_from(lanes, Situation::kAmongOthers, costs), 64u << 10);
+    // At best it costs three messages, which carry as much in pieces.
     costs.system_copy = {0, 0};
-    EXPECT_EQ(announced_from(lanes, Situation::kAlone, costs), 24u << 10);
+    EXPECT_EQ(announced_from(lanes, Situation::kAlone, costs), 3 * lanes.am.max_short);
+    LaneFigures short_pieces = lanes;
+    short_pieces.am.max_short = 1000;
+    EXPECT_EQ(announced_from(short_pieces, Situation::kAlone, costs), 8u << 10);
+    short_pieces.am.max_short = 16000;
+    EXPECT_EQ(announced_from(short_pieces, Situation::kAlone, costs), 48000u);
+}
+
+TEST(Rendezvous, TheUserSaysHowMuchMayGoUnannounced) {
+    LaneFigures slow = tcp(1);
+    slow.latency = 1;
+    LaneFigures host = shared_memory();
+    host.latency = 1;
+    const Thresholds thresholds = limited(100000, 200000);
+    const auto from = [&](const LaneFigures& lanes) {
+        return first_of(lanes, CostModel::fixed(), thresholds, Operation::kTag, kAnnounced);
+    };
+    EXPECT_EQ(from(slow), 100000u);
+    EXPECT_EQ(from(host), 200000u);
+    EXPECT_EQ(ways(slow, CostModel::fixed(), thresholds, Operation::kTag, Situation::kAlone)->most,
+              99999u);
+    EXPECT_EQ(ways(host, CostModel::fixed(), thresholds, Operation::kTag, Situation::kAlone)->most,
+              199999u);
 }
 
 size_t zero_copy_from(const LaneFigures& lanes, Operation operation, BufferClass buffer) {

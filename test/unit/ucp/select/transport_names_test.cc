@@ -21,10 +21,10 @@ ucs::config::AllowList list_of(std::string_view text) {
 std::string admitted(std::string_view text) {
     std::string result;
     for (const std::string_view name : kAll) {
-        const Admission said = admission(list_of(text), name);
-        if (said == Admission::kNo) continue;
+        const Permission said = permission(list_of(text), name);
+        if (said == Permission::kNo) continue;
         if (!result.empty()) result += ' ';
-        result += said == Admission::kYes ? std::string(name) : "(" + std::string(name) + ")";
+        result += said == Permission::kYes ? std::string(name) : "(" + std::string(name) + ")";
     }
     return result;
 }

@@ -173,15 +173,15 @@ TEST(HostilePage, IsTakenIfItIsRight) {
 TEST(HostilePage, WithAnotherHeadIsPassedOver) {
     const struct {
         const char* what;
-        void (*spoil)(Head&);
+        void (*spoil)(PageHeader&);
     } cases[] = {
-        {"magic", [](Head& head) { ++head.magic; }},
-        {"version", [](Head& head) { ++head.version; }},
-        {"size", [](Head& head) { ++head.size; }},
-        {"start", [](Head& head) { ++head.start_time; }},
-        {"process", [](Head& head) { ++head.pid; }},
-        {"never published", [](Head& head) { head.sequence = 0; }},
-        {"being written", [](Head& head) { head.sequence = 3; }},
+        {"magic", [](PageHeader& head) { ++head.magic; }},
+        {"version", [](PageHeader& head) { ++head.version; }},
+        {"size", [](PageHeader& head) { ++head.size; }},
+        {"start", [](PageHeader& head) { ++head.start_time; }},
+        {"process", [](PageHeader& head) { ++head.pid; }},
+        {"never published", [](PageHeader& head) { head.sequence = 0; }},
+        {"being written", [](PageHeader& head) { head.sequence = 3; }},
     };
     for (const auto& [what, spoil] : cases) {
         Forgery forgery;

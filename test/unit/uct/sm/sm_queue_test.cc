@@ -75,7 +75,7 @@ void send(Outbox& outbox, uint8_t id) {
 TEST(SmSegments, OnlyTheOneOfThatNameIsAttached) {
     std::unique_ptr<SharedSegment> segment;
     ASSERT_EQ(SharedSegment::create(4096, nullptr, false, &segment), UCS_OK);
-    Mapping mapping;
+    MappedMemory mapping;
     EXPECT_EQ(attach_segment(segment->name(), &mapping), UCS_OK);
     segment->base()[5] = std::byte{42};
     EXPECT_EQ(mapping.base()[5], std::byte{42});
@@ -96,7 +96,7 @@ TEST(SmSegments, OneThatItsOwnerCouldCutIsRefused) {
     const int descriptor = memfd_create("swiftlane-0000000000000007", MFD_ALLOW_SEALING);
     ASSERT_EQ(ftruncate(descriptor, 4096), 0);
     const SegmentName name{7, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(descriptor)};
-    Mapping mapping;
+    MappedMemory mapping;
     EXPECT_EQ(attach_segment(name, &mapping), UCS_ERR_UNREACHABLE);
     EXPECT_EQ(fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
     EXPECT_EQ(attach_segment(name, &mapping), UCS_OK);
@@ -107,7 +107,7 @@ TEST(SmSegments, OneThatItsOwnerCouldCutIsRefused) {
 
 TEST(SmQueues, SizesThatDoNotFitTheSegmentAreRefused) {
     const auto inbox = make_inbox();
-    Mapping mapping;
+    MappedMemory mapping;
     ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
     auto& header = *reinterpret_cast<QueueHeader*>(mapping.base());
     const QueueHeader* const_header = &header;
@@ -158,7 +158,7 @@ TEST(SmQueues, WordsThatMakeNoSenseAreDropped) {
 TEST(SmQueues, ATailOutOfRangeOnlyStopsTheSender) {
     const auto inbox = make_inbox();
     const auto outbox = make_outbox(*inbox);
-    Mapping mapping;
+    MappedMemory mapping;
     ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
     reinterpret_cast<QueueHeader*>(mapping.base())->tail = 1000;
     for (int i = 0; i < 7; ++i) send(*outbox, 1);
@@ -267,7 +267,7 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
 TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
     const auto inbox = make_inbox();
     const auto outbox = make_outbox(*inbox), third = make_outbox(*inbox);
-    Mapping mapping;
+    MappedMemory mapping;
     ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
     const auto& header = *reinterpret_cast<const QueueHeader*>(mapping.base());
     const auto layout = QueueLayout::read(header, mapping.size());
@@ -283,7 +283,7 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
             _exit(1);
         (void)theirs.release();
     });
-    reinterpret_cast<Sender*>(mapping.base() + layout->sender_table())->attempt = last + 1;
+    reinterpret_cast<SenderRecord*>(mapping.base() + layout->sender_table())->attempt = last + 1;
     bool sleeps;
     EXPECT_EQ(outbox->reserve(true, &sleeps), Outbox::kFull);
     EXPECT_EQ(poll_all(*inbox).size(), short_ones);

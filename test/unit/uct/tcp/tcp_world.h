@@ -143,9 +143,9 @@ class RawPeer {
         key_ = key ? *key : tcp::wire::key_of(world_.listener(target_).secret, "");
         send(tcp::wire::client_proof(key_, hello_, challenge_));
     }
-    // Greets, and waits for the answer. @param rest  what came behind it
-    tcp::wire::Welcome greet(const tcp::wire::Hello& hello, std::string* rest = nullptr,
-                             std::optional<tcp::wire::Key> key = {}) {
+    // Shakes hands, and waits for the answer. @param rest  what came behind it
+    tcp::wire::Welcome shake_hands(const tcp::wire::Hello& hello, std::string* rest = nullptr,
+                                   std::optional<tcp::wire::Key> key = {}) {
         const auto challenge = ask(hello);
         if (!challenge) return {};
         EXPECT_EQ(challenge->magic, tcp::wire::kMagic);
@@ -157,7 +157,7 @@ class RawPeer {
         if (rest != nullptr) *rest = std::exchange(unread_, {}) + read();
         return *welcome;
     }
-    // Of the session that the greeting began.
+    // Of the session that the handshake began.
     tcp::wire::Key session_key() const { return tcp::wire::session_key(key_, hello_, challenge_); }
     bool is_sealed(const tcp::wire::Welcome& welcome) const {
         return ucs::net::are_equal(welcome.seal,
@@ -176,10 +176,10 @@ class RawPeer {
         unread_.erase(0, sizeof(T));
         return value;
     }
-    // Greets properly, and is welcome.
+    // Shakes hands properly, and is welcome.
     void enter() {
         std::string rest;
-        ASSERT_EQ(greet(hello(), &rest).answer, tcp::wire::Answer::kWelcome);
+        ASSERT_EQ(shake_hands(hello(), &rest).answer, tcp::wire::Answer::kWelcome);
         ASSERT_EQ(rest, "");
     }
     void close() { socket_.reset(); }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ucp/bulk/schedule/rules.h"
+
 namespace ucp::bulk {
 namespace {
 

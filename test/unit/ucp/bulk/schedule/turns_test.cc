@@ -71,7 +71,7 @@ TEST(Mixture, IsSeenWhereShortOnesComeBehindMuchLongerOnes) {
 }
 
 TEST(Mixture, PathsHoldLittleMeanwhile) {
-    ScheduleRules rules{.slice = kSlice, .window = 4 << 20, .chain = 64};
+    ScheduleRules rules{.slice = kSliceBytes, .window = 4 << 20, .chain = 64};
     for (const double rate : {1.25e9, 12.5e9, 50e9}) {
         const Meter meter(rate);
         rules.is_mixed = false;

@@ -13,7 +13,6 @@
 #include "uct/ib/base/device.h"
 #include "uct/ib/component.h"
 #include "uct/ib/rc/rc_interface.h"
-#include "uct/ib/rc/rc_queue_pair.h"
 #include "unit/uct/world.h"
 
 namespace uct::ib::test {
@@ -147,31 +146,6 @@ TEST_F(Ports, ThePathMtuIsTheSmallerOfWhatIsAskedForAndWhatThePortCan) {
     ASSERT_EQ(path_of({{"IB_PATH_MTU", "1024"}}, &path), UCS_OK);
     EXPECT_EQ(path.mtu, IBV_MTU_1024);
     EXPECT_EQ(path.address.mtu, IBV_MTU_1024) << "the other end must hear of it";
-}
-
-TEST_F(Ports, AConnectionGoesByTheSmallerPathMtuOfBothEnds) {
-    TransportConfig config{};
-    ASSERT_EQ(load({{"IB_PATH_MTU", "2048"}}, &config), UCS_OK);
-    Device::Path path{};
-    ASSERT_EQ(device->make_path(config, &path), UCS_OK);
-    const DomainPtr domain(ibv_alloc_pd(device->context()));
-    const CqPtr queue(ibv_create_cq(device->context(), 16, nullptr, nullptr, 0));
-    for (const ibv_mtu theirs : {IBV_MTU_512, IBV_MTU_4096}) {
-        ibv_qp_init_attr initial{};
-        initial.send_cq = initial.recv_cq = queue.get();
-        initial.qp_type = IBV_QPT_RC;
-        initial.cap = {4, 4, 1, 1, 0};
-        const QpPtr qp(ibv_create_qp(domain.get(), &initial));
-        ASSERT_NE(qp, nullptr);
-        ASSERT_TRUE(initialize_rc(qp.get(), *device, path));
-        PortAddress remote = path.address;
-        remote.mtu = static_cast<uint8_t>(theirs);
-        const QpAddress self{qp->qp_num, 1, 4};
-        ASSERT_TRUE(connect_rc(qp.get(), {*device, path, config, remote, self, self}));
-        ibv_qp_attr attributes{};
-        ASSERT_EQ(ibv_query_qp(qp.get(), &attributes, IBV_QP_PATH_MTU, &initial), 0);
-        EXPECT_EQ(attributes.path_mtu, std::min(theirs, IBV_MTU_2048));
-    }
 }
 
 }  // namespace

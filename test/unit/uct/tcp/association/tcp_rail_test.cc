@@ -118,17 +118,17 @@ TEST_F(TcpRails, TheOneWhoCutsKeepsItsEndpointIfNothingWasUnderWay) {
 TEST_F(TcpRails, ALinkThatWasCutOffGetsNoFurtherConnection) {
     RawPeer first(world, 1);
     tcp::wire::Hello hello = first.hello();
-    EXPECT_EQ(first.greet(hello).answer, tcp::wire::Answer::kWelcome);
+    EXPECT_EQ(first.shake_hands(hello).answer, tcp::wire::Answer::kWelcome);
     std::vector<std::byte> address(tcp::ListenerAddress::kLength);
     tcp::ListenerAddress{1, hello.sender, {}}.write(address);
     ASSERT_EQ(world.peer(1).interface->cut_off({{}, address, {}}, 1), UCS_OK);
     world.until([&] { return first.is_closed(); });
     RawPeer second(world, 1);
     hello.connection = 1;
-    EXPECT_EQ(second.greet(hello).answer, tcp::wire::Answer::kCutOff);
+    EXPECT_EQ(second.shake_hands(hello).answer, tcp::wire::Answer::kCutOff);
     ++hello.association;
     RawPeer third(world, 1);
-    EXPECT_EQ(third.greet(hello).answer, tcp::wire::Answer::kWelcome);
+    EXPECT_EQ(third.shake_hands(hello).answer, tcp::wire::Answer::kWelcome);
 }
 
 TEST_F(TcpRails, MalformedAddressesCutNothing) {

@@ -51,7 +51,7 @@ namespace {
 
 namespace wire = tcp::wire;
 
-// The greeting of somebody who keeps sessions.
+// The handshake of somebody who keeps sessions.
 wire::Hello session_hello(const RawPeer& peer) {
     wire::Hello hello = peer.hello();
     hello.flags = wire::kCanResume;
@@ -59,9 +59,9 @@ wire::Hello session_hello(const RawPeer& peer) {
 }
 
 std::string frame_of(wire::FrameType type, const std::string& body) {
-    const wire::Frame frame{static_cast<uint32_t>(body.size()), type,
-                            static_cast<uint8_t>(type == wire::FrameType::kMessage ? 1 : 0),
-                            wire::kMark};
+    const wire::FrameHeader frame{static_cast<uint32_t>(body.size()), type,
+                                  static_cast<uint8_t>(type == wire::FrameType::kMessage ? 1 : 0),
+                                  wire::kMark};
     return std::string(reinterpret_cast<const char*>(&frame), sizeof(frame)) + body;
 }
 
@@ -70,7 +70,7 @@ TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
     RawPeer first(world, 0), second(world, 0);
     wire::Hello hello = session_hello(first);
     std::string stream;
-    const wire::Welcome welcome = first.greet(hello, &stream);
+    const wire::Welcome welcome = first.shake_hands(hello, &stream);
     ASSERT_EQ(welcome.answer, wire::Answer::kWelcome);
     constexpr int kMaxSent = 3000;
     int sent = 0;
@@ -87,7 +87,8 @@ TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
     hello.peer_association = welcome.association;
     hello.attempt = 1;
     hello.received = stream.size();
-    EXPECT_EQ(second.greet(hello, nullptr, first.session_key()).answer, wire::Answer::kWelcome);
+    EXPECT_EQ(second.shake_hands(hello, nullptr, first.session_key()).answer,
+              wire::Answer::kWelcome);
     EXPECT_LT(sent, kMaxSent);
     world.peer(0).on_message = nullptr;
     world.tcp(0).abandon();
@@ -135,12 +136,12 @@ TEST(TcpSessions, AWelcomeThatWasLostIsSaidAgain) {
         RawPeer first(world, 0), second(world, 0);
         const wire::Hello hello = session_hello(first);
         std::string routes, again;
-        ASSERT_EQ(first.greet(hello, &routes).answer, wire::Answer::kWelcome);
+        ASSERT_EQ(first.shake_hands(hello, &routes).answer, wire::Answer::kWelcome);
         if (is_noticed) {
             first.close();
             world.progress_some(20);
         }
-        EXPECT_EQ(second.greet(hello, &again).answer, wire::Answer::kWelcome);
+        EXPECT_EQ(second.shake_hands(hello, &again).answer, wire::Answer::kWelcome);
         EXPECT_FALSE(routes.empty());
         EXPECT_EQ(again, routes);
         second.send(frame_of(wire::FrameType::kMessage, "12345678"));
@@ -152,7 +153,7 @@ TEST(TcpSessions, AWelcomeThatWasLostIsSaidAgain) {
 TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
     TcpWorld world(1, kSessions);
     RawPeer peer(world, 0);
-    ASSERT_EQ(peer.greet(session_hello(peer)).answer, wire::Answer::kWelcome);
+    ASSERT_EQ(peer.shake_hands(session_hello(peer)).answer, wire::Answer::kWelcome);
     ucs::net::Socket listener;
     ASSERT_EQ(ucs::net::Socket::open(AF_INET, &listener), UCS_OK);
     ASSERT_EQ(listener.bind({world.device(0).ip, 0, 0}), UCS_OK);
@@ -170,7 +171,7 @@ TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
     wire::Hello hello{};
     world.until([&] { return accepted.receive(&hello, sizeof(hello)) == sizeof(hello); });
     EXPECT_EQ(hello.flags & wire::kResumes, wire::kResumes);
-    // It proves to know what the first greeting has given both, and nobody else.
+    // It proves to know what the first handshake has given both, and nobody else.
     wire::Challenge challenge{};
     challenge.magic = wire::kMagic;
     challenge.version = wire::kVersion;

@@ -261,7 +261,7 @@ TEST(TcpEncryption, AnotherJobKeyIsRefused) {
     EXPECT_NE(lines[0].find("UCX_TCP_JOB_KEY"), std::string::npos);
 }
 
-TEST(TcpEncryption, NobodyOnTheWayCanTakeItOutOfTheGreeting) {
+TEST(TcpEncryption, NobodyOnTheWayCanTakeItOutOfTheHandshake) {
     for (const auto& [caller, called] : {std::tuple{kSecret, kClear}, {kClear, kSecret}}) {
         TcpWorld from(2, caller), to(2, called);
         Path path(from, to);
@@ -290,7 +290,7 @@ TEST(TcpEncryption, AListenerThatDoesNotKnowOfItIsRefused) {
     const tcp::wire::Challenge challenge = older.challenge();
     older.say(challenge);
     older.hear<tcp::wire::Proof>();
-    Welcome welcome = tcp::Admission::answer(Answer::kWelcome);
+    Welcome welcome = tcp::AuthenticatedPeer::answer(Answer::kWelcome);
     welcome.max_frame = static_cast<uint32_t>(world.tcp(0).max_message());
     welcome.association = 1;
     const auto key = tcp::wire::key_of(world.listener(1).secret, "our common word");
@@ -388,7 +388,7 @@ class Partner : public RawPeer {
         Hello said = hello();
         said.flags = tcp::wire::kEncrypts;
         const auto key = tcp::wire::key_of(world.listener(1).secret, "our common word");
-        EXPECT_EQ(greet(said, nullptr, key).answer, Answer::kEncrypt);
+        EXPECT_EQ(shake_hands(said, nullptr, key).answer, Answer::kEncrypt);
     }
 };
 
@@ -406,7 +406,7 @@ TEST(TcpEncryption, WhoFallsSilentIsPutOutInTime) {
 TEST(TcpEncryption, WhoGoesOnInClearIsPutOut) {
     TcpWorld world(2, kSecret);
     Partner plain(world);
-    plain.send(tcp::wire::Frame{0, tcp::wire::FrameType::kMessage, 1, tcp::wire::kMark});
+    plain.send(tcp::wire::FrameHeader{0, tcp::wire::FrameType::kMessage, 1, tcp::wire::kMark});
     plain.send(std::string(200, 'x'));
     world.until([&] { return (plain.read(), plain.is_closed()); });
     EXPECT_TRUE(world.peer(1).received.empty());

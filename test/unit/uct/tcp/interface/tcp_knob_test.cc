@@ -164,7 +164,7 @@ TEST(TcpKnobs, RxSegSizeMayBeAnyNumber) {
     TcpWorld world(2, {{"TCP_RX_SEG_SIZE", "10005"}, {"TCP_TX_SEG_SIZE", "1k"}});
     Endpoint& endpoint = world.connect(0, 1);
     const size_t longest = world.tcp(0).max_message();
-    EXPECT_GE(longest + sizeof(tcp::wire::Frame), 10005u);
+    EXPECT_GE(longest + sizeof(tcp::wire::FrameHeader), 10005u);
     for (size_t shorter = 0; shorter < 16; ++shorter) {
         std::string message = pattern(longest - shorter, 3);
         const Iov whole[] = {{message.data(), message.size(), nullptr}};

@@ -15,7 +15,7 @@ namespace {
 
 using tcp::wire::Answer;
 using tcp::wire::Challenge;
-using tcp::wire::Frame;
+using tcp::wire::FrameHeader;
 using tcp::wire::FrameType;
 using tcp::wire::Hello;
 using tcp::wire::key_of;
@@ -32,7 +32,7 @@ std::string random_bytes(std::mt19937_64& random) {
     return bytes;
 }
 
-TEST(TcpStrangers, WrongGreetingsAreRefused) {
+TEST(TcpStrangers, WrongHandshakesAreRefused) {
     TcpWorld world;
     const struct {
         const char* what;
@@ -51,8 +51,8 @@ TEST(TcpStrangers, WrongGreetingsAreRefused) {
         Hello hello = stranger.hello();
         row.change(hello);
         stranger.send(hello);
-        // What follows a wrong greeting is never looked at.
-        stranger.send(bytes_of(Frame{0, FrameType::kMessage, 1, tcp::wire::kMark}));
+        // What follows a wrong handshake is never looked at.
+        stranger.send(bytes_of(FrameHeader{0, FrameType::kMessage, 1, tcp::wire::kMark}));
         world.until([&] { return (stranger.read(), stranger.is_closed()); });
         EXPECT_EQ(world.tcp(1).handshakes(), 0u);
     }
@@ -91,7 +91,7 @@ TEST(TcpStrangers, WhoSaysNothingIsPutOutInTime) {
     EXPECT_EQ(world.tcp(1).handshakes(), 0u);
 }
 
-TEST(TcpStrangers, AGreetingMayComeByteByByte) {
+TEST(TcpStrangers, AHandshakeMayComeByteByByte) {
     TcpWorld world;
     RawPeer slow(world, 1);
     const Hello hello = slow.hello();
@@ -140,15 +140,16 @@ TEST(TcpStrangers, AJobKeyKeepsOtherJobsOut) {
         SCOPED_TRACE(key);
         RawPeer other(world, 1);
         const auto welcome =
-            other.greet(other.hello(), nullptr, key_of(world.listener(1).secret, key));
+            other.shake_hands(other.hello(), nullptr, key_of(world.listener(1).secret, key));
         EXPECT_EQ(welcome.answer, Answer::kNoProof);
         // Nothing that the listener says helps to find the key.
         EXPECT_EQ(welcome.seal, ucs::net::Mac{});
         world.until([&] { return (other.read(), other.is_closed()); });
     }
     RawPeer own(world, 1);
-    EXPECT_EQ(own.greet(own.hello(), nullptr, key_of(world.listener(1).secret, "ours")).answer,
-              Answer::kWelcome);
+    EXPECT_EQ(
+        own.shake_hands(own.hello(), nullptr, key_of(world.listener(1).secret, "ours")).answer,
+        Answer::kWelcome);
     world.expect_traffic(0, 1);
 }
 
@@ -158,12 +159,12 @@ TEST(TcpStrangers, WhoKnowsTheJobKeyAloneIsRefused) {
     for (const tcp::wire::Secret& guess :
          {tcp::wire::Secret{}, {secret[0] ^ 1, secret[1]}, {secret[0], secret[1] ^ 1}}) {
         RawPeer other(world, 1);
-        const auto welcome = other.greet(other.hello(), nullptr, key_of(guess, "ours"));
+        const auto welcome = other.shake_hands(other.hello(), nullptr, key_of(guess, "ours"));
         EXPECT_EQ(welcome.answer, Answer::kNoProof);
     }
 }
 
-TEST(TcpStrangers, AnAcceptedGreetingCannotBeReplayed) {
+TEST(TcpStrangers, AnAcceptedHandshakeCannotBeReplayed) {
     TcpWorld world;
     const auto key = key_of(world.listener(1).secret, "");
     RawPeer honest(world, 1), thief(world, 1);
@@ -182,7 +183,7 @@ TEST(TcpStrangers, AnAcceptedGreetingCannotBeReplayed) {
 TEST(TcpStrangers, AWelcomeIsBoundToAllThatWasSaid) {
     TcpWorld world;
     RawPeer peer(world, 1);
-    Welcome welcome = peer.greet(peer.hello());
+    Welcome welcome = peer.shake_hands(peer.hello());
     ASSERT_EQ(welcome.answer, Answer::kWelcome);
     EXPECT_TRUE(peer.is_sealed(welcome));
     ++welcome.association;
@@ -199,7 +200,7 @@ TEST(TcpStrangers, WhoCannotProveToBeThePeerGetsNothing) {
     impostor.hear<Hello>();
     impostor.say(impostor.challenge());
     const auto proof = impostor.hear<tcp::wire::Proof>();
-    Welcome welcome = tcp::Admission::answer(Answer::kWelcome);
+    Welcome welcome = tcp::AuthenticatedPeer::answer(Answer::kWelcome);
     welcome.max_frame = static_cast<uint32_t>(world.tcp(0).max_message());
     welcome.association = 1;
     welcome.seal = proof;  // its own words back
@@ -265,7 +266,7 @@ TEST(TcpStrangers, BrokenFramesEndTheirConnectionOnly) {
     const uint64_t key = target.key_for(world.peer(0));
     const auto frame = [](uint32_t length, FrameType type, uint8_t id = 0,
                           uint16_t mark = tcp::wire::kMark) {
-        return bytes_of(Frame{length, type, id, mark});
+        return bytes_of(FrameHeader{length, type, id, mark});
     };
     const auto limit = static_cast<uint32_t>(world.tcp(1).max_message());
     const std::string get = bytes_of(tcp::wire::Get{target.address(), key, 8, 0, 1, 0});
@@ -311,7 +312,7 @@ TEST(TcpStrangers, OperationsOutsideOfRegisteredMemoryAreRefusedAndTouchNothing)
     RawPeer peer(world, 1);
     peer.enter();
     const auto refused = [&](FrameType type, const std::string& body) {
-        const Frame head{static_cast<uint32_t>(body.size()), type, 0, tcp::wire::kMark};
+        const FrameHeader head{static_cast<uint32_t>(body.size()), type, 0, tcp::wire::kMark};
         peer.send(bytes_of(head) + body + std::string(tcp::wire::padding(body.size()), '\0'));
         std::string answer;
         world.until([&] {
@@ -319,7 +320,7 @@ TEST(TcpStrangers, OperationsOutsideOfRegisteredMemoryAreRefusedAndTouchNothing)
             return answer.size() >= 16;
         });
         return answer.size() == 16 &&
-               answer[offsetof(Frame, type)] == static_cast<char>(FrameType::kRefused);
+               answer[offsetof(FrameHeader, type)] == static_cast<char>(FrameType::kRefused);
     };
     const auto put = [&](uint64_t address, uint64_t with, size_t length) {
         return refused(FrameType::kPut,

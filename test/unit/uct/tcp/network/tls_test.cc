@@ -82,14 +82,14 @@ class TlsPair : public testing::Test {
     }
     ssize_t send(size_t end, const std::string& text) {
         const iovec piece{const_cast<char*>(text.data()), text.size()};
-        return tls(end).send({&piece, 1}, Tls::Memory::kOurs);
+        return tls(end).send({&piece, 1}, Tls::BufferOwner::kOurs);
     }
     // All that has come. @return as Tls::receive(), of the last call that brought nothing
     ssize_t receive(size_t end, std::string& text) {
         for (;;) {
             char room[1000];
             const iovec piece{room, sizeof(room)};
-            const ssize_t got = tls(end).receive({&piece, 1}, Tls::Memory::kOurs);
+            const ssize_t got = tls(end).receive({&piece, 1}, Tls::BufferOwner::kOurs);
             if (got <= 0) return got;
             text.append(room, static_cast<size_t>(got));
         }
@@ -209,13 +209,13 @@ TEST_F(TlsPair, MemoryThatIsNotThereIsAnErrorAndNothingIsLost) {
     ASSERT_NE(memory, MAP_FAILED);
     std::string head = "head";
     const iovec pieces[] = {{head.data(), head.size()}, {memory, 8}};
-    EXPECT_EQ(tls(0).send(pieces, Tls::Memory::kUsers), -1);
+    EXPECT_EQ(tls(0).send(pieces, Tls::BufferOwner::kUsers), -1);
     EXPECT_EQ(errno, EFAULT);
     EXPECT_TRUE(carry().empty());
     send(0, "to be placed");
     carry();
     const iovec nowhere{memory, size};
-    EXPECT_EQ(tls(1).receive({&nowhere, 1}, Tls::Memory::kUsers), -1);
+    EXPECT_EQ(tls(1).receive({&nowhere, 1}, Tls::BufferOwner::kUsers), -1);
     EXPECT_EQ(errno, EFAULT);
     EXPECT_TRUE(tls(1).has_unread());
     std::string text;
@@ -231,14 +231,14 @@ TEST_F(TlsPair, WhatHasBeenReadComesWithoutTheKernel) {
     carry();
     char room[3];
     const iovec piece{room, sizeof(room)};
-    EXPECT_EQ(tls(1).receive({&piece, 1}, Tls::Memory::kOurs), 3);
+    EXPECT_EQ(tls(1).receive({&piece, 1}, Tls::BufferOwner::kOurs), 3);
     EXPECT_TRUE(tls(1).has_unread());
     send(0, "six");
     carry();
     std::string text;
     for (int i = 0; i < 2; ++i) {
         tls(1).hold_reading();
-        const ssize_t got = tls(1).receive({&piece, 1}, Tls::Memory::kOurs);
+        const ssize_t got = tls(1).receive({&piece, 1}, Tls::BufferOwner::kOurs);
         if (got > 0) text.append(room, static_cast<size_t>(got));
     }
     EXPECT_EQ(text, "two");

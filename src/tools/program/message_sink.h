@@ -12,17 +12,17 @@ namespace tools {
 
 // Receives the messages of one stream from any rank until it is stopped. Several receives stay
 // posted, served in the order of posting, so that each sender's messages are checked in order.
-class Sink {
+class MessageSink {
   public:
     struct Options {
-        Stream stream;
+        MessageKind stream;
         uint64_t max_size;
         uint64_t seed;
         bool verify;
         unsigned depth = 8;
     };
 
-    Sink(Rank& rank, const Options& options);
+    MessageSink(Rank& rank, const Options& options);
 
     // To be spawned once.
     Task run();

@@ -4,15 +4,16 @@
 #include <memory>
 #include <string>
 
-#include "uct/tcp/network/stream.h"
+#include "uct/tcp/network/socket_stream.h"
 #include "uct/tcp/wire/proof.h"
 
 namespace uct::tcp {
 
 // Somebody who connected and has proved to be of the job: what it said, and how it is answered.
-class Admission {
+class AuthenticatedPeer {
   public:
-    Admission(const wire::Key& key, const wire::Hello& said, const wire::Challenge& challenge)
+    AuthenticatedPeer(const wire::Key& key, const wire::Hello& said,
+                      const wire::Challenge& challenge)
         : hello(said), key_(key), challenge_(challenge) {}
 
     const wire::Hello hello;
@@ -26,7 +27,7 @@ class Admission {
         return welcome;
     }
     // @return false if the connection is gone
-    bool send(Stream& stream, wire::Welcome welcome) const {
+    bool send(SocketStream& stream, wire::Welcome welcome) const {
         welcome.version = challenge_.version;
         welcome.seal = wire::server_proof(key_, hello, challenge_, welcome);
         return stream.say(welcome);
@@ -42,10 +43,10 @@ class Admission {
 
 // The handshake of who connects: Hello, and a proof when the Challenge has come; then, if it is to
 // be encrypted, that of TLS; then a Welcome that proves to be the listener's.
-class Greeting {
+class ClientHandshake {
   public:
     // Begin. @param encryption  null: in clear. @return false if the connection is gone
-    bool begin(Stream& stream, const wire::Hello& hello, const wire::Key& key,
+    bool begin(SocketStream& stream, const wire::Hello& hello, const wire::Key& key,
                std::shared_ptr<TlsContext> encryption);
 
     enum class State : uint8_t {
@@ -55,7 +56,7 @@ class Greeting {
         kRefused,  // the ends do not belong together: reason() says why
     };
     // Something can be read.
-    State read(Stream& stream);
+    State read(SocketStream& stream);
 
     const wire::Welcome& welcome() const { return welcome_; }
     wire::Key session_key() const { return wire::session_key(key_, hello_, challenge_); }
@@ -64,12 +65,12 @@ class Greeting {
   private:
     enum class Due : uint8_t { kChallenge, kWelcome, kTls };
 
-    bool receive(Stream& stream, void* message, size_t length, State* state);
+    bool receive(SocketStream& stream, void* message, size_t length, State* state);
     State refused(std::string reason);
-    State challenged(Stream& stream);
-    State encrypt(Stream& stream);
-    State negotiate(Stream& stream);
-    State welcomed(Stream& stream);
+    State challenged(SocketStream& stream);
+    State encrypt(SocketStream& stream);
+    State negotiate(SocketStream& stream);
+    State welcomed(SocketStream& stream);
 
     wire::Key key_{};
     wire::Hello hello_{};

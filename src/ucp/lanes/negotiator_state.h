@@ -51,7 +51,7 @@ struct Counters {
 };
 
 // What the parts of one negotiator share.
-struct Context {
+struct NegotiatorState {
     const Config config;
     const std::uint64_t worker;
     Actions actions;

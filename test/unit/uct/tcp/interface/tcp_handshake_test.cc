@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// How connections of TCP come to stand: ports to listen on, greetings that agree, or are late.
+// How connections of TCP come to stand: ports to listen on, handshakes that agree, or are late.
 
 #include <algorithm>
 #include <chrono>
@@ -53,12 +53,12 @@ TEST(TcpListeners, DifferentMessageSizesAreFoundOutWhenConnecting) {
     RawPeer other(world, 1);
     tcp::wire::Hello hello = other.hello();
     hello.max_frame += 8;
-    EXPECT_EQ(other.greet(hello).answer, tcp::wire::Answer::kMismatch);
+    EXPECT_EQ(other.shake_hands(hello).answer, tcp::wire::Answer::kMismatch);
     world.until([&] { return (other.read(), other.is_closed()); });
     EXPECT_TRUE(log.contains("UCX_TCP_RX_SEG_SIZE"));
 }
 
-TEST(TcpGreetings, APeerThatIsBusyForLongIsNotDead) {
+TEST(TcpHandshakes, APeerThatIsBusyForLongIsNotDead) {
     TcpWorld world(2, {{"TCP_CONN_TIMEOUT", "1s"}});
     Endpoint& endpoint = world.connect(0, 1);
     world.peer(1).runs = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "uct/tcp/network/greeting.h"
+#include "uct/tcp/network/client_handshake.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@ constexpr const char* kNotEncrypted =
 
 }  // namespace
 
-bool Greeting::begin(Stream& stream, const wire::Hello& hello, const wire::Key& key,
-                     std::shared_ptr<TlsContext> encryption) {
+bool ClientHandshake::begin(SocketStream& stream, const wire::Hello& hello, const wire::Key& key,
+                            std::shared_ptr<TlsContext> encryption) {
     key_ = key;
     hello_ = hello;
     hello_.nonce = ucs::net::new_nonce();
@@ -28,7 +28,7 @@ bool Greeting::begin(Stream& stream, const wire::Hello& hello, const wire::Key& 
 }
 
 // @return false unless the message is all here; then what is to be said of it
-bool Greeting::receive(Stream& stream, void* message, size_t length, State* state) {
+bool ClientHandshake::receive(SocketStream& stream, void* message, size_t length, State* state) {
     const ssize_t got =
         stream.receive(static_cast<std::byte*>(message) + received_, length - received_);
     if (got == 0) errno = 0;
@@ -43,12 +43,12 @@ bool Greeting::receive(Stream& stream, void* message, size_t length, State* stat
     return true;
 }
 
-Greeting::State Greeting::refused(std::string reason) {
+ClientHandshake::State ClientHandshake::refused(std::string reason) {
     reason_ = std::move(reason);
     return State::kRefused;
 }
 
-Greeting::State Greeting::challenged(Stream& stream) {
+ClientHandshake::State ClientHandshake::challenged(SocketStream& stream) {
     if (challenge_.magic != wire::kMagic) return refused("it speaks another protocol");
     if (challenge_.answer == wire::Answer::kEncrypted) {
         return refused(
@@ -68,7 +68,7 @@ Greeting::State Greeting::challenged(Stream& stream) {
     return stream.say(proof) ? State::kUnderWay : State::kBroken;
 }
 
-Greeting::State Greeting::encrypt(Stream& stream) {
+ClientHandshake::State ClientHandshake::encrypt(SocketStream& stream) {
     due_ = Due::kTls;
     const wire::Key key = wire::encryption_key(key_, hello_, challenge_);
     if (!stream.encrypt(encryption_, Tls::Side::kConnects, key)) {
@@ -78,7 +78,7 @@ Greeting::State Greeting::encrypt(Stream& stream) {
     return negotiate(stream);
 }
 
-Greeting::State Greeting::negotiate(Stream& stream) {
+ClientHandshake::State ClientHandshake::negotiate(SocketStream& stream) {
     switch (stream.tls()->negotiate()) {
         case Tls::State::kUnderWay:
             return State::kUnderWay;
@@ -93,7 +93,7 @@ Greeting::State Greeting::negotiate(Stream& stream) {
     return State::kBroken;
 }
 
-Greeting::State Greeting::welcomed(Stream& stream) {
+ClientHandshake::State ClientHandshake::welcomed(SocketStream& stream) {
     if (welcome_.magic != wire::kMagic || welcome_.version != challenge_.version) {
         return refused("it breaks the protocol");
     }
@@ -116,7 +116,7 @@ Greeting::State Greeting::welcomed(Stream& stream) {
     return State::kOver;
 }
 
-Greeting::State Greeting::read(Stream& stream) {
+ClientHandshake::State ClientHandshake::read(SocketStream& stream) {
     State state;
     switch (due_) {
         case Due::kChallenge:

@@ -7,10 +7,10 @@ namespace uct {
 
 // Waits for a number of operations that is known only when all are started, then completes the
 // user's completion. Lives on the heap until then.
-class Gather final : public Completion {
+class CompletionGroup final : public Completion {
   public:
     // @param user  may be null
-    static Gather* start(Completion* user) { return new Gather(user); }
+    static CompletionGroup* start(Completion* user) { return new CompletionGroup(user); }
 
     // Before each operation; take back with cancel() if it completed at once.
     Completion* add() {
@@ -36,10 +36,10 @@ class Gather final : public Completion {
     }
 
   private:
-    explicit Gather(Completion* user) : user_(user) {
+    explicit CompletionGroup(Completion* user) : user_(user) {
         count = 1;
         callback = [](Completion* self) {
-            auto* gather = static_cast<Gather*>(self);
+            auto* gather = static_cast<CompletionGroup*>(self);
             if (gather->user_ != nullptr) gather->user_->complete(gather->status);
             delete gather;
         };

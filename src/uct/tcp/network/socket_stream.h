@@ -11,10 +11,10 @@
 namespace uct::tcp {
 
 // What goes over a socket in both directions: in clear, or from some point on encrypted.
-class Stream {
+class SocketStream {
   public:
-    Stream() = default;
-    explicit Stream(ucs::net::Socket socket) : socket_(std::move(socket)) {}
+    SocketStream() = default;
+    explicit SocketStream(ucs::net::Socket socket) : socket_(std::move(socket)) {}
 
     // To look at. What is read and written goes through the stream.
     const ucs::net::Socket& socket() const { return socket_; }
@@ -42,22 +42,22 @@ class Stream {
     Tls* tls() const { return tls_.get(); }
 
     // As of Socket, but for how much may be sent at once.
-    ssize_t send(std::span<const iovec> pieces, Tls::Memory memory = Tls::Memory::kOurs) {
+    ssize_t send(std::span<const iovec> pieces, Tls::BufferOwner owner = Tls::BufferOwner::kOurs) {
         if (tls_) [[unlikely]]
-            return tls_->send(pieces, memory);
+            return tls_->send(pieces, owner);
         return pieces.size() == 1 ? socket_.send(pieces[0].iov_base, pieces[0].iov_len)
                                   : socket_.send(pieces);
     }
-    ssize_t receive(std::span<const iovec> pieces, Tls::Memory memory) {
+    ssize_t receive(std::span<const iovec> pieces, Tls::BufferOwner owner) {
         if (tls_) [[unlikely]]
-            return tls_->receive(pieces, memory);
+            return tls_->receive(pieces, owner);
         return socket_.receive(pieces);
     }
     ssize_t receive(void* buffer, size_t room) {
         if (!tls_) [[likely]]
             return socket_.receive(buffer, room);
         const iovec piece{buffer, room};
-        return tls_->receive({&piece, 1}, Tls::Memory::kOurs);
+        return tls_->receive({&piece, 1}, Tls::BufferOwner::kOurs);
     }
     // @return whether all of it has been sent; for what is short, before anything else is
     template <typename Message>

@@ -38,7 +38,7 @@ class PublishedMemory : public testing::Test {
     static constexpr unsigned kRead = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_REMOTE_READ;
     static constexpr unsigned kWrite = UCP_MEM_MAP_PROT_LOCAL_WRITE | UCP_MEM_MAP_PROT_REMOTE_WRITE;
     Cluster cluster_;
-    RegionTable table_{7};
+    AccessTable table_{7};
     std::vector<std::byte> bytes_{100000};
     std::vector<ucp_mem_h> mapped_;
 };

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cstdlib>
-
 #include "softhca/support.h"
 
 // Time, determinism, counters, faults.
@@ -182,16 +180,6 @@ TEST_F(Timed, FullCachesMiss) {
     fabric_.make_current();
 }
 
-TEST(Model, EnvironmentSetsFields) {
-    setenv("SOFTHCA_MODEL_DCI_SWITCH", "500", 1);
-    setenv("SOFTHCA_MODEL_ONE_WAY", "fast", 1);
-    const Model model = Model::from_environment();
-    EXPECT_EQ(model.dci_switch, 500);
-    EXPECT_EQ(model.one_way, 600) << "nonsense changes nothing";
-    unsetenv("SOFTHCA_MODEL_DCI_SWITCH");
-    unsetenv("SOFTHCA_MODEL_ONE_WAY");
-}
-
 // What a slow responder has taken in, but not yet executed, is not lost with a message behind it.
 TEST(Loss, OfOneMessageLeavesThoseBeforeItAlone) {
     VirtualFabric::Options options = modelled();
@@ -340,19 +328,6 @@ TEST_F(Faults, LinkGoesDownAtAnOperation) {
     run();
     EXPECT_EQ(host(0).poll()->status, IBV_WC_RETRY_EXC_ERR);
     EXPECT_EQ(host(0).async_event()->event_type, IBV_EVENT_PORT_ERR);
-}
-
-TEST(FaultPlan, NamesWhatItCannotRead) {
-    FaultPlan plan;
-    std::string error;
-    for (const char* bad : {"drop", "drop=2", "drop=x", "delay=0.5", "what=1", "kill_qp=-1"}) {
-        EXPECT_FALSE(FaultPlan::parse(bad, &plan, &error)) << bad;
-        EXPECT_EQ(error, bad);
-    }
-    ASSERT_TRUE(FaultPlan::parse("seed=9,delay=0.5:100,link_down=3:4,die=5", &plan, &error));
-    EXPECT_EQ(plan.delay_ns, 100u);
-    EXPECT_EQ(plan.link_down_for, 4u);
-    EXPECT_FALSE(FaultPlan().active());
 }
 
 }  // namespace

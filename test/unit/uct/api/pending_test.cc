@@ -111,16 +111,16 @@ TEST_P(PendingQueues, ElementsLeaveTheQueueOfADestroyedEndpoint) {
 
 TEST_P(PendingQueues, AServedElementMayMoveToAnotherEndpoint) {
     World world(GetParam(), 3, kTiny);
-    struct Mover : Pending {
-        explicit Mover(Endpoint& to) : Pending(&Mover::serve), other(to) {}
+    struct SwitchingSender : Pending {
+        explicit SwitchingSender(Endpoint& to) : Pending(&SwitchingSender::serve), other(to) {}
         static ucs_status_t serve(Pending* self) {
-            auto& mover = *static_cast<Mover*>(self);
-            if (mover.moved) {
-                ++mover.served;
+            auto& sender = *static_cast<SwitchingSender*>(self);
+            if (sender.moved) {
+                ++sender.served;
                 return UCS_OK;
             }
-            mover.moved = true;
-            mover.added = mover.other.pending_add(self);
+            sender.moved = true;
+            sender.added = sender.other.pending_add(self);
             return UCS_OK;
         }
         Endpoint& other;
@@ -133,14 +133,14 @@ TEST_P(PendingQueues, AServedElementMayMoveToAnotherEndpoint) {
     Stream fill(near, 0, 1000), fill_far(far, 1, 1000);
     fill.start();
     fill_far.start();
-    Mover mover(far);
-    ASSERT_EQ(near.pending_add(&mover), UCS_OK);
+    SwitchingSender sender(far);
+    ASSERT_EQ(near.pending_add(&sender), UCS_OK);
     near.pending_remove(&fill);
     world.until([&] {
-        if (mover.moved && mover.added == UCS_ERR_BUSY) return true;
-        return mover.served == 1;
+        if (sender.moved && sender.added == UCS_ERR_BUSY) return true;
+        return sender.served == 1;
     });
-    EXPECT_TRUE(mover.moved);
+    EXPECT_TRUE(sender.moved);
 }
 
 TEST_P(PendingQueues, IdleEndpointsGiveBackTheCompletionsTheyHold) {

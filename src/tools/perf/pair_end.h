@@ -23,15 +23,15 @@ class Context {
     ~Context();
     ucp_context_h handle() const { return handle_; }
     // Null: messages lie in host memory that CUDA knows nothing of.
-    const Device* device() const { return device_.get(); }
+    const CudaDevice* device() const { return device_.get(); }
 
   private:
-    std::unique_ptr<Device> device_;
+    std::unique_ptr<CudaDevice> device_;
     ucp_context_h handle_ = nullptr;
 };
 
 // Messages from the initiator's thread to the target's, and back.
-struct Order {
+struct Instruction {
     enum class Kind : uint32_t { kFill, kCheck, kEcho, kReceive, kEnd, kUsage, kLeave };
     Kind kind;
     uint32_t slots;
@@ -46,7 +46,7 @@ struct Answer {
 
 inline constexpr unsigned kMessageId = 1;
 inline constexpr ucp_tag_t kDataTag = 1;
-inline constexpr ucp_tag_t kOrderTag = 2;
+inline constexpr ucp_tag_t kInstructionTag = 2;
 inline constexpr ucp_tag_t kAnswerTag = 3;
 
 // Operations under way at a time. Outlives them.
@@ -67,11 +67,11 @@ class Window {
 };
 
 // One thread's half of a pair: a worker, a registered buffer, an endpoint to the other half.
-class Peer {
+class PairEnd {
   public:
-    Peer(const Context& context, const Options& options, uint32_t index, bool is_initiator);
-    Peer(const Peer&) = delete;
-    ~Peer();
+    PairEnd(const Context& context, const Options& options, uint32_t index, bool is_initiator);
+    PairEnd(const PairEnd&) = delete;
+    ~PairEnd();
 
     Json introduction() const;
     // With the other half's introduction.
@@ -100,10 +100,12 @@ class Peer {
 
     // Initiator: what the other half is to do. All but kLeave have an answer; that of kEcho and
     // kReceive says that it is ready for messages.
-    void order(const Order& order) { send(kOrderTag, &order, sizeof(order)); }
-    Answer ask(const Order& order);
-    // Target: a receive for an order, and the answer.
-    ucs_status_ptr_t receive_order(Order* order);
+    void instruct(const Instruction& instruction) {
+        send(kInstructionTag, &instruction, sizeof(instruction));
+    }
+    Answer ask(const Instruction& instruction);
+    // Target: a receive for an instruction, and the answer.
+    ucs_status_ptr_t receive_instruction(Instruction* instruction);
     void answer(const Answer& answer) { send(kAnswerTag, &answer, sizeof(answer)); }
 
     // Content of slots [0, slots) as of messages `sequence` and so on; `mirrored`: from the last
@@ -139,7 +141,7 @@ class Peer {
                                    size_t length, const ucp_am_recv_param_t* param);
     static void on_message_received(void* request, ucs_status_t status, size_t length, void* self);
     static void on_notified(void* self, uint64_t sender_uid, uint64_t value) {
-        ++static_cast<Peer*>(self)->arrivals_.notified;
+        ++static_cast<PairEnd*>(self)->arrivals_.notified;
     }
     void arrived(const std::byte* data, size_t length, uint64_t sequence);
     void send(ucp_tag_t tag, const void* data, size_t length);
@@ -149,7 +151,7 @@ class Peer {
     const uint32_t index_;
     const bool is_initiator_;
     const bool shares_cores_;
-    const Device* const device_;
+    const CudaDevice* const device_;
     ucp_context_h context_;
     ucp_worker_h worker_ = nullptr;
     ucp_ep_h endpoint_ = nullptr;
@@ -161,14 +163,14 @@ class Peer {
     int event_fd_ = -1;
     Arrivals arrivals_;
     struct Fetch {
-        Peer* peer;
+        PairEnd* peer;
         uint64_t sequence;
     };
     std::vector<Fetch> fetches_;  // data of active messages on its way, by slot
 };
 
 // The life of one thread of the target: do as the initiator's thread orders, until it leaves.
-void serve(Peer& peer);
+void serve(PairEnd& peer);
 
 // Processor time that this process has taken, ns.
 uint64_t process_usage();

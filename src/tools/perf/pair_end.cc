@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/peer.h"
+#include "tools/perf/pair_end.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -30,7 +30,8 @@ constexpr int kLongestSleep = 100;        // ms
 Context::Context(const Options& options, bool is_initiator) {
     // First, so that the library finds the device's context and gets ready for it.
     const auto place = MemoryPlace::parse(is_initiator ? options.memory : options.target_memory);
-    if (place.is_device || place.is_pinned) device_ = std::make_unique<Device>(place, is_initiator);
+    if (place.is_device || place.is_pinned)
+        device_ = std::make_unique<CudaDevice>(place, is_initiator);
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM;
@@ -68,7 +69,7 @@ void Window::on_done(void* request, ucs_status_t status, void* self) {
 
 // --- set-up
 
-Peer::Peer(const Context& context, const Options& options, uint32_t index, bool is_initiator)
+PairEnd::PairEnd(const Context& context, const Options& options, uint32_t index, bool is_initiator)
     : options_(options),
       index_(index),
       is_initiator_(is_initiator),
@@ -96,7 +97,7 @@ Peer::Peer(const Context& context, const Options& options, uint32_t index, bool 
     check(ucpx_worker_set_notify_handler(worker_, on_notified, this), "handler");
 }
 
-void Peer::make_buffer() {
+void PairEnd::make_buffer() {
     const size_t length = options_.buffer_length();
     ucp_mem_map_params_t map{};
     map.length = length;
@@ -132,7 +133,7 @@ void Peer::make_buffer() {
     check(ucp_mem_map(context_, &map, &memory_), "registration");
 }
 
-Peer::~Peer() {
+PairEnd::~PairEnd() {
     if (remote_key_ != nullptr) ucp_rkey_destroy(remote_key_);
     if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
     if (worker_ != nullptr) ucp_worker_destroy(worker_);
@@ -143,7 +144,7 @@ Peer::~Peer() {
     munmap(buffer_, options_.buffer_length());
 }
 
-Json Peer::introduction() const {
+Json PairEnd::introduction() const {
     ucp_address_t* address = nullptr;
     size_t length = 0;
     check(ucp_worker_get_address(worker_, &address, &length), "worker address");
@@ -158,7 +159,7 @@ Json Peer::introduction() const {
             {"buffer", reinterpret_cast<uintptr_t>(buffer_)}};
 }
 
-void Peer::connect(const Json& other) {
+void PairEnd::connect(const Json& other) {
     const std::string address = from_hex(other.at("address"));
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
@@ -171,7 +172,7 @@ void Peer::connect(const Json& other) {
 
 // --- progress
 
-void Peer::progress() {
+void PairEnd::progress() {
     if (ucp_worker_progress(worker_) != 0) {
         idle_ = 0;
         return;
@@ -184,7 +185,7 @@ void Peer::progress() {
     }
 }
 
-void Peer::doze() {
+void PairEnd::doze() {
     const ucs_status_t status = ucp_worker_arm(worker_);
     if (status == UCS_ERR_BUSY) return;
     check(status, "sleeping");
@@ -192,12 +193,12 @@ void Peer::doze() {
     poll(&wait, 1, kLongestSleep);
 }
 
-void Peer::drain(Window& window) {
+void PairEnd::drain(Window& window) {
     while (window.outstanding() != 0) progress();
     window.check();
 }
 
-void Peer::wait(ucs_status_ptr_t operation) {
+void PairEnd::wait(ucs_status_ptr_t operation) {
     if (!UCS_PTR_IS_PTR(operation)) {
         check(UCS_PTR_RAW_STATUS(operation), "operation");
         return;
@@ -208,34 +209,35 @@ void Peer::wait(ucs_status_ptr_t operation) {
     check(status, "operation");
 }
 
-void Peer::flush() {
+void PairEnd::flush() {
     const ucp_request_param_t params{};
     wait(ucp_ep_flush_nbx(endpoint_, &params));
 }
 
 // --- orders
 
-void Peer::send(ucp_tag_t tag, const void* data, size_t length) {
+void PairEnd::send(ucp_tag_t tag, const void* data, size_t length) {
     const ucp_request_param_t params{};
     wait(ucp_tag_send_nbx(endpoint_, data, length, tag, &params));
 }
-Answer Peer::ask(const Order& order) {
+Answer PairEnd::ask(const Instruction& instruction) {
     Answer answer{};
     const ucp_request_param_t params{};
     const ucs_status_ptr_t receive =
         ucp_tag_recv_nbx(worker_, &answer, sizeof(answer), kAnswerTag, ~ucp_tag_t{0}, &params);
-    this->order(order);
+    instruct(instruction);
     wait(receive);
     return answer;
 }
 
-ucs_status_ptr_t Peer::receive_order(Order* order) {
+ucs_status_ptr_t PairEnd::receive_instruction(Instruction* instruction) {
     const ucp_request_param_t params{};
-    return ucp_tag_recv_nbx(worker_, order, sizeof(*order), kOrderTag, ~ucp_tag_t{0}, &params);
+    return ucp_tag_recv_nbx(worker_, instruction, sizeof(*instruction), kInstructionTag,
+                            ~ucp_tag_t{0}, &params);
 }
 // --- content
 
-void Peer::fill_message(std::span<std::byte> message, uint64_t sequence) const {
+void PairEnd::fill_message(std::span<std::byte> message, uint64_t sequence) const {
     if (!is_on_device(message.data())) {
         fill_payload(message, {options_.seed, 0, 1, index_, sequence});
         return;
@@ -245,7 +247,7 @@ void Peer::fill_message(std::span<std::byte> message, uint64_t sequence) const {
     device_->copy(message.data(), content.data(), content.size());
 }
 
-bool Peer::is_right(std::span<const std::byte> message, uint64_t sequence) const {
+bool PairEnd::is_right(std::span<const std::byte> message, uint64_t sequence) const {
     std::vector<std::byte> content;
     if (is_on_device(message.data())) {
         content.resize(message.size());
@@ -255,13 +257,14 @@ bool Peer::is_right(std::span<const std::byte> message, uint64_t sequence) const
     return check_payload(message, {options_.seed, 0, 1, index_, sequence}) == message.size();
 }
 
-void Peer::fill(uint64_t sequence, unsigned slots, uint64_t size, bool mirrored) const {
+void PairEnd::fill(uint64_t sequence, unsigned slots, uint64_t size, bool mirrored) const {
     for (unsigned i = 0; i < slots; ++i) {
         fill_message({slot(mirrored ? slots - 1 - i : i, size), size}, sequence + i);
     }
 }
 
-uint64_t Peer::count_wrong(uint64_t sequence, unsigned slots, uint64_t size, bool mirrored) const {
+uint64_t PairEnd::count_wrong(uint64_t sequence, unsigned slots, uint64_t size,
+                              bool mirrored) const {
     uint64_t wrong = 0;
     for (unsigned i = 0; i < slots; ++i) {
         wrong += !is_right({slot(mirrored ? slots - 1 - i : i, size), size}, sequence + i);
@@ -271,14 +274,14 @@ uint64_t Peer::count_wrong(uint64_t sequence, unsigned slots, uint64_t size, boo
 
 // --- active messages
 
-void Peer::arrived(const std::byte* data, size_t length, uint64_t sequence) {
+void PairEnd::arrived(const std::byte* data, size_t length, uint64_t sequence) {
     ++arrivals_.finished;
     arrivals_.wrong += !is_as_sent({data, length}, arrivals_.size, sequence);
 }
 
-ucs_status_t Peer::on_message(void* self, const void*, size_t, void* data, size_t length,
-                              const ucp_am_recv_param_t* param) {
-    auto& peer = *static_cast<Peer*>(self);
+ucs_status_t PairEnd::on_message(void* self, const void*, size_t, void* data, size_t length,
+                                 const ucp_am_recv_param_t* param) {
+    auto& peer = *static_cast<PairEnd*>(self);
     Arrivals& arrivals = peer.arrivals_;
     const uint64_t sequence = arrivals.started++;
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
@@ -299,7 +302,7 @@ ucs_status_t Peer::on_message(void* self, const void*, size_t, void* data, size_
     return UCS_INPROGRESS;
 }
 
-void Peer::on_message_received(void* request, ucs_status_t status, size_t length, void* fetch) {
+void PairEnd::on_message_received(void* request, ucs_status_t status, size_t length, void* fetch) {
     const auto& [peer, sequence] = *static_cast<Fetch*>(fetch);
     ucp_request_free(request);
     const Arrivals& arrivals = peer->arrivals_;
