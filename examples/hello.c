@@ -1,71 +1,49 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hello PORT waits for a greeting; hello PORT HOST sends one there. */
-#include <netdb.h>
+/* Two processes greet each other: each tells the other beforehand where its worker is. */
+#include <err.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <ucp/api/ucp.h>
+#include <unistd.h>
 
-#define CHECK(call)                                      \
-    do {                                                 \
-        const ucs_status_t got = (call);                 \
-        if (got == UCS_OK) break;                        \
-        fprintf(stderr, "%s\n", ucs_status_string(got)); \
-        exit(1);                                         \
-    } while (0)
-
-static const ucp_request_param_t nothing; /* the defaults of every operation */
-
-static void wait_for(ucp_worker_h worker, ucs_status_ptr_t request) {
-    ucs_status_t status = UCS_PTR_RAW_STATUS(request);
-    if (UCS_PTR_IS_PTR(request)) {
-        while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS)
-            ucp_worker_progress(worker);
-        ucp_request_free(request);
-    }
-    CHECK(status);
+static void check(ucs_status_t status) {
+    if (status != UCS_OK) errx(1, "%s", ucs_status_string(status));
 }
-static void on_caller(ucp_conn_request_h request, void* caller) {
-    *(ucp_conn_request_h*)caller = request;
+static void finish(ucp_worker_h worker, ucs_status_ptr_t request) {
+    ucs_status_t state = UCS_PTR_RAW_STATUS(request); /* of what was over at once */
+    while (UCS_PTR_IS_PTR(request) && (state = ucp_request_check_status(request)) == UCS_INPROGRESS)
+        ucp_worker_progress(worker);
+    check(state);
+    if (request != NULL) ucp_request_free(request);
 }
-
-int main(int argc, char** argv) {
-    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
-    ucp_worker_params_t worker_params = {0};
-    ucp_ep_params_t ep_params = {0};
+int main(void) {
+    const ucp_params_t params = {UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
+    const ucp_request_param_t defaults = {0};
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_ep_h peer;
-    char text[64] = "hello";
-    struct addrinfo* where;
-    if (argc < 2 || getaddrinfo(argc > 2 ? argv[2] : "0.0.0.0", argv[1], NULL, &where) != 0)
-        return 2;
-    CHECK(ucp_init(&params, NULL, &context));
-    CHECK(ucp_worker_create(context, &worker_params, &worker));
-    if (argc > 2) {
-        ep_params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
-        ep_params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
-        ep_params.sockaddr = (ucs_sock_addr_t){where->ai_addr, where->ai_addrlen};
-        CHECK(ucp_ep_create(worker, &ep_params, &peer));
-        wait_for(worker, ucp_tag_send_nbx(peer, text, sizeof(text), 1, &nothing));
-    } else {
-        ucp_listener_h listener;
-        ucp_conn_request_h caller = NULL;
-        ucp_listener_params_t listen = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
-                                                      UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
-                                        .sockaddr = {where->ai_addr, where->ai_addrlen},
-                                        .conn_handler = {on_caller, &caller}};
-        CHECK(ucp_listener_create(worker, &listen, &listener));
-        while (caller == NULL) ucp_worker_progress(worker);
-        ep_params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
-        ep_params.conn_request = caller;
-        CHECK(ucp_ep_create(worker, &ep_params, &peer));
-        wait_for(worker, ucp_tag_recv_nbx(worker, text, sizeof(text), 1, ~0ull, &nothing));
-        printf("the caller says: %s\n", text);
-        ucp_listener_destroy(listener);
-    }
-    wait_for(worker, ucp_ep_close_nbx(peer, &nothing));
+    ucp_address_t* address;
+    size_t length;
+    char theirs[4096], text[64];
+    int ends[2], result = 0;
+    const pid_t child = socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0 ? fork() : -1;
+    if (child < 0) err(1, "no second process");
+    const int wire = ends[child == 0];
+    close(ends[child != 0]);
+
+    check(ucp_init(&params, NULL, &context));
+    check(ucp_worker_create(context, &(ucp_worker_params_t){0}, &worker));
+    check(ucp_worker_get_address(worker, &address, &length));
+    if (write(wire, address, length) < 0 || read(wire, theirs, sizeof(theirs)) <= 0) err(1, "wire");
+    const ucp_ep_params_t where = {UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, .address = (void*)theirs};
+    check(ucp_ep_create(worker, &where, &peer));
+    finish(worker, ucp_tag_send_nbx(peer, "hello", sizeof("hello"), 1, &defaults));
+    finish(worker, ucp_tag_recv_nbx(worker, text, sizeof(text), 1, ~0ull, &defaults));
+    printf("process %d hears: %s\n", getpid(), text);
+    finish(worker, ucp_ep_close_nbx(peer, &defaults));
+    ucp_worker_release_address(worker, address);
     ucp_worker_destroy(worker);
     ucp_cleanup(context);
-    return 0;
+    return child != 0 && (wait(&result) != child || result != 0);
 }

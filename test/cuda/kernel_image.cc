@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Compiled alone: its rule waits for the image that it takes in.
+// Compiled by a rule of its own: it waits for the image that it takes in.
 #include "cuda/kernels.h"
 
 #if defined(TEST_KERNEL_IMAGE)

@@ -78,17 +78,21 @@ fi
 $cc "$here/program.c" -o "$folder/bare" -I"$prefix/include" -L"$prefix/lib" -lucp
 [ "$("$swiftlane" run -- "$folder/bare")" = "hello $version" ] || say "swiftlane run: other library"
 
-# --- the example, as docs/start.md has it
-$cc "$here/../../examples/hello.c" -o "$folder/hello" \
-    $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs ucx) || say "examples/hello.c does not build"
+# --- the examples, as docs/start.md has them
+for example in hello client_server; do
+    $cc "$here/../../examples/$example.c" -o "$folder/$example" \
+        $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs ucx) || say "examples/$example.c does not build"
+done
+timeout 60 "$folder/hello" >"$folder/heard" || say "examples/hello.c fails: $?"
+[ "$(grep -c '^process [0-9]* hears: hello$' "$folder/heard")" -eq 2 ] || say "examples/hello.c: $(cat "$folder/heard")"
 port=$((10000 + $$ % 10000))
-timeout 60 "$folder/hello" $port >"$folder/heard" &
+timeout 60 "$folder/client_server" $port >"$folder/heard" &
 for _ in 1 2 3 4 5 6 7 8 9 10; do
-    timeout 60 "$folder/hello" $port 127.0.0.1 && break
+    timeout 60 "$folder/client_server" $port 127.0.0.1 && break
     sleep 0.5
 done
-wait $! || say "examples/hello.c: the listener fails"
-grep -q '^the caller says: hello$' "$folder/heard" || say "examples/hello.c: nothing was heard"
+wait $! || say "examples/client_server.c: the listener fails"
+grep -q '^the caller says: hello$' "$folder/heard" || say "examples/client_server.c: nothing was heard"
 
 # --- beside the system's UCX, in one process
 $cc -I"$prefix/include" "$here/two_libraries.c" -o "$folder/two" -ldl
