@@ -125,7 +125,8 @@ class MemoryDetector : public RegistryEntry {
     virtual ucs_status_t copy(void* to, const void* from, size_t length) {
         return UCS_ERR_UNSUPPORTED;
     }
-    // `pieces` stays valid until the copy is finished; some of it is this detector's memory.
+    // Some of the pieces is this detector's memory. A list of several stays valid until the copy is
+    // finished, that of a single one for this call.
     virtual ucs_status_t open_copy(std::span<const MemoryPiece> pieces, StagedCopy** copy) {
         return UCS_ERR_UNSUPPORTED;
     }

@@ -20,7 +20,7 @@ constexpr size_t kLength = 10000;
 
 // A program without CUDA: nothing starts. The first test of the program.
 TEST(CudaStart, NothingHappensBeforeTheProgramUsesCuda) {
-    Memory* const memory = Memory::get();
+    CudaMemory* const memory = CudaMemory::get();
     ASSERT_NE(memory, nullptr);
     EXPECT_FALSE(memory->is_in_use());
     memory->prepare();
@@ -42,9 +42,9 @@ TEST(CudaStart, TheLibraryTakesLittleMemory) {
     cuda_test::use_device(0);
     size_t before = 0, after = 0, total = 0;
     ASSERT_EQ(driver().memory_get_info(&before, &total), abi::kSuccess);
-    Memory::get()->prepare();
+    CudaMemory::get()->prepare();
     ASSERT_EQ(driver().memory_get_info(&after, &total), abi::kSuccess);
-    const size_t pinned = Memory::get()->staging().chunks() * StagingPool::kChunk;
+    const size_t pinned = CudaMemory::get()->staging().chunks() * StagingPool::kChunk;
     std::printf("the library takes %zu KiB of device 0 and %zu KiB of pinned memory\n",
                 (before - after) >> 10, pinned >> 10);
     EXPECT_LE(before - after, kMostOfDevice);
@@ -81,7 +81,7 @@ TEST_P(CudaMemoryTest, IsRecognisedByAThreadWithoutAContextAndOneOfAnotherDevice
 
 TEST_P(CudaMemoryTest, IsCopiedWhateverIsCurrent) {
     if (!is_on_device(GetParam())) return;
-    Memory& memory = *Memory::get();
+    CudaMemory& memory = *CudaMemory::get();
     memory.prepare();
     Buffer buffer(GetParam(), 1000000);
     Buffer host(Kind::kHeap, 1000000);
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CudaMemoryTest, ::testing::ValuesIn(cuda_test::k
                          [](const auto& info) { return cuda_test::name_of(info.param); });
 
 TEST(CudaCopy, BetweenDevicesAndContexts) {
-    Memory& memory = *Memory::get();
+    CudaMemory& memory = *CudaMemory::get();
     cuda_test::use_device(0);
     Buffer first(Kind::kDevice, kLength);
     Buffer same(Kind::kManaged, kLength);
@@ -139,7 +139,7 @@ TEST(CudaCopy, BetweenDevicesAndContexts) {
 }
 
 TEST(CudaCopy, InAContextThatIsNotThePrimary) {
-    Memory& memory = *Memory::get();
+    CudaMemory& memory = *CudaMemory::get();
     cuda_test::use_device(0);
     abi::Context own = nullptr;
     ASSERT_EQ(driver().context_create(&own, 0, 0), abi::kSuccess);
@@ -169,7 +169,7 @@ TEST(CudaCopy, InAContextThatIsNotThePrimary) {
 
 TEST(CudaCopy, PastAnAllocationIsAnError) {
     if (cuda_test::is_real()) return;  // the real one may have mapped what lies behind
-    Memory& memory = *Memory::get();
+    CudaMemory& memory = *CudaMemory::get();
     cuda_test::use_device(0);
     Buffer buffer(Kind::kDevice, kLength);
     Buffer host(Kind::kHeap, 2 * kLength);
@@ -178,7 +178,7 @@ TEST(CudaCopy, PastAnAllocationIsAnError) {
 }
 
 TEST(CudaCopy, AllocatesAndFrees) {
-    Memory& memory = *Memory::get();
+    CudaMemory& memory = *CudaMemory::get();
     cuda_test::use_device(0);
     for (const ucs_memory_type_t type : {UCS_MEMORY_TYPE_CUDA, UCS_MEMORY_TYPE_CUDA_MANAGED}) {
         void* address = nullptr;
@@ -211,7 +211,7 @@ TEST(CudaExports, AreMadeWhateverContextIsCurrent) {
         const Buffer buffer(one.kind, kLength);
         std::thread([&] {
             ucs::MemoryExport description{};
-            ASSERT_TRUE(Memory::get()->export_memory(buffer.data() + 10, 100, description));
+            ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data() + 10, 100, description));
             EXPECT_EQ(description.has_handle, static_cast<uint16_t>(one.handle));
             EXPECT_EQ(description.base + description.offset,
                       reinterpret_cast<uintptr_t>(buffer.data() + 10));
@@ -225,11 +225,11 @@ TEST(CudaExports, AFreedAllocationIsKnownToBe) {
     ucs::MemoryExport description{};
     {
         const Buffer buffer(Kind::kDevice, kLength);
-        ASSERT_TRUE(Memory::get()->export_memory(buffer.data(), kLength, description));
-        EXPECT_FALSE(Memory::get()->is_freed(description.buffer, description.base));
+        ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data(), kLength, description));
+        EXPECT_FALSE(CudaMemory::get()->is_freed(description.buffer, description.base));
     }
     const Buffer other(Kind::kDevice, kLength);
-    EXPECT_TRUE(Memory::get()->is_freed(description.buffer, description.base));
+    EXPECT_TRUE(CudaMemory::get()->is_freed(description.buffer, description.base));
 }
 
 TEST(CudaExports, DescriptionsThatAreNotSoundAreRefused) {
@@ -237,10 +237,10 @@ TEST(CudaExports, DescriptionsThatAreNotSoundAreRefused) {
     const Buffer buffer(Kind::kDevice, kLength);
     Buffer target(Kind::kDevice, 2 * kLength);
     ucs::MemoryExport sound{};
-    ASSERT_TRUE(Memory::get()->export_memory(buffer.data(), kLength, sound));
+    ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data(), kLength, sound));
     const auto fetch = [&](const ucs::MemoryExport& from, size_t length) {
         ucs::AsyncCopy* copy = nullptr;
-        const ucs_status_t status = Memory::get()->fetch(from, target.data(), length, &copy);
+        const ucs_status_t status = CudaMemory::get()->fetch(from, target.data(), length, &copy);
         while (status == UCS_OK && copy->test() == UCS_INPROGRESS) {
         }
         return status;

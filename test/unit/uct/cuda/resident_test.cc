@@ -141,7 +141,7 @@ TEST_F(CudaResident, AFailedLaunchLeavesCopiesToOthers) {
 TEST_F(CudaResident, TakesLessTimeThanTheCopyEngine) {
     const int copies = cuda_test::is_real() ? 2000 : 20;
     using Clock = std::chrono::steady_clock;
-    Memory& memory = *Memory::get();
+    CudaMemory& memory = *CudaMemory::get();
     memory.prepare();
     abi::Stream stream = nullptr;
     ASSERT_EQ(driver().stream_create(&stream, abi::kStreamNonBlocking), abi::kSuccess);

@@ -35,7 +35,7 @@ class StagingTest : public ::testing::Test {
         return *copy;
     }
 
-    Memory& memory = *Memory::get();
+    CudaMemory& memory = *CudaMemory::get();
     size_t free_before = 0;
 };
 
