@@ -24,7 +24,7 @@ struct Config {
     bool nodelay;
     std::optional<ucs::config::MemorySize> sndbuf;
     std::optional<ucs::config::MemorySize> rcvbuf;
-    ucs::config::MemorySize send_ahead;
+    std::optional<ucs::config::MemorySize> send_ahead;
     ucs::config::Range<uint16_t> port_range;
     size_t max_num_eps;
     std::vector<std::string> af_prio;

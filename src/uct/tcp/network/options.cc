@@ -63,9 +63,15 @@ void tune(const Socket& socket, const Config& config) {
 }
 
 void limit_send_ahead(const Socket& socket, const Config& config) {
-    if (config.send_ahead > INT_MAX) return;
-    set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(config.send_ahead),
-        "TCP_NOTSENT_LOWAT");
+    // Within a host what is sent is received at once, and waits only for a peer that is busy: it
+    // finds more to read then.
+    constexpr size_t kToOtherHosts = 128 << 10;
+    const bool within_host = socket.local().ip() == socket.peer().ip();
+    const size_t bytes = config.send_ahead ? static_cast<size_t>(*config.send_ahead)
+                         : within_host     ? SIZE_MAX
+                                           : kToOtherHosts;
+    if (bytes > INT_MAX) return;
+    set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(bytes), "TCP_NOTSENT_LOWAT");
 }
 
 size_t longest_segment(const Socket& socket) {

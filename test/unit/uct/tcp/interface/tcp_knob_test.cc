@@ -234,6 +234,9 @@ TEST(TcpKnobs, SendAheadBoundsWhatTheKernelTakes) {
     EXPECT_GT(few, 0u);
     EXPECT_LT(few, 200u << 10);
     EXPECT_GT(many, few + (100u << 10));
+    // Both ends are of this host.
+    EXPECT_GT(taken_ahead("auto"), many / 2);
+    EXPECT_LT(taken_ahead("128k"), many / 2);
 }
 
 }  // namespace
