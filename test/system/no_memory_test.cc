@@ -88,6 +88,8 @@ bool call_fails(int error) {
 
 }  // namespace
 
+// Shared libraries, as that of C++, are to find these as well.
+#pragma GCC visibility push(default)
 extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier)
 void* __libc_malloc(size_t size);
@@ -221,6 +223,7 @@ void* mmap(void* address, size_t length, int protection, int flags, int descript
                               : real(address, length, protection, flags, descriptor, offset);
 }
 }
+#pragma GCC visibility pop
 #endif
 
 namespace ucp::test {

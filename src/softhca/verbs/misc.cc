@@ -69,7 +69,7 @@ constexpr const char* kStatus[] = {
     "local QP operation error",
     "local EE context operation error",
     "local protection error",
-    "Work RequestMessage Flushed Error",
+    "Work Request Flushed Error",
     "memory management operation error",
     "bad response error",
     "local access error",

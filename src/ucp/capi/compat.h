@@ -83,6 +83,9 @@ class OldParams {
     ucp_request_param_t param_;
 };
 
+Context& context_of(ucp_worker_h worker);
+Context& context_of(const Endpoint& endpoint);
+
 // Progress until the operation is over, and give its request back.
 ucs_status_t wait_for(Worker& worker, ucs_status_ptr_t operation);
 

@@ -8,11 +8,11 @@
 #include "ucp/api/device/ucp_host.h"
 #include "ucp/base/handles.h"
 #include "ucp/capi/compat.h"
+#include "ucp/context/context.h"
 #include "ucp/device/memory_lists.h"
 #include "ucp/mem/device_memory.h"
 #include "ucp/mem/memory.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log/log.h"
 
 using namespace ucp;
@@ -87,7 +87,7 @@ ucs_status_t describe_local(const Element& element, size_t index, MemoryListElem
 // Under the endpoint's lock.
 ucs_status_t describe_remote(Endpoint& endpoint, const Element& element, size_t index,
                              MemoryListElement* piece) {
-    if (!worker_of(endpoint).context().has_feature(UCP_FEATURE_DEVICE))
+    if (!context_of(endpoint).has_feature(UCP_FEATURE_DEVICE))
         return refuse(index, "the context lacks UCP_FEATURE_DEVICE", UCS_ERR_UNSUPPORTED);
     const RemoteMemory& remote = unwrap(element.rkey());
     *piece = element.remote_piece(remote.header().address, remote.header().length);
@@ -137,7 +137,7 @@ ucs_status_t ucp_device_local_mem_list_create(const ucp_device_mem_list_params_t
         (params->field_mask & UCP_DEVICE_MEM_LIST_PARAMS_FIELD_WORKER) == 0 ||
         params->worker == nullptr)
         return UCS_ERR_INVALID_PARAM;
-    if (!unwrap(params->worker).context().has_feature(UCP_FEATURE_DEVICE)) {
+    if (!context_of(params->worker).has_feature(UCP_FEATURE_DEVICE)) {
         ucs::log_error("a list for kernels: the context lacks UCP_FEATURE_DEVICE");
         return UCS_ERR_UNSUPPORTED;
     }

@@ -20,6 +20,14 @@ using namespace ucp;
 
 namespace ucp {
 
+Context& context_of(ucp_worker_h worker) {
+    return unwrap(worker).context();
+}
+
+Context& context_of(const Endpoint& endpoint) {
+    return worker_of(endpoint).context();
+}
+
 ucs_status_t wait_for(Worker& worker, ucs_status_ptr_t operation) {
     if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
     Request& request = Request::from_handle(operation);
