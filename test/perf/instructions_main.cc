@@ -156,7 +156,7 @@ unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
 // knows hot.
 void rank_many(perf::Pair& pair, size_t peers) {
     constexpr size_t kHot = 300, kOthers = 40;
-    constexpr unsigned kIntervals = 12;
+    constexpr unsigned kIntervals = 8;
     std::vector<ucp_ep_h> endpoints;
     for (size_t i = 0; i < peers; ++i) endpoints.push_back(pair.connect_to(i + 1));
     for (unsigned round = 0; round < 100; ++round) pair.step(std::chrono::milliseconds(1));

@@ -15,21 +15,22 @@ export UCX_DYNAMIC_TL_SWITCH_INTERVAL=20ms
 export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
 
 seconds=${SECONDS_OF_SOAK:-3}
+less=$(((2 * seconds + 2) / 3)) # of each of the others
 status=0
 soak() {
     timeout $((seconds + 150)) test/system/process_soak "$@" || status=1
 }
 export UCX_TLS=ib,self
 soak --seconds "$seconds"
-soak --processes 4 --seconds 4 --kill
+soak --processes 4 --seconds "$less" --kill
 for operation in 1 200 3000; do
     soak --processes 4 --seconds 1 --die $operation
 done
 # As on adapters without DC: all peers over one queue pair of datagrams, hot pairs over RC.
-UCX_TLS=ud_verbs,rc_verbs,self soak --processes 4 --seconds 4
+UCX_TLS=ud_verbs,rc_verbs,self soak --processes 4 --seconds "$less"
 # Without dedicated lanes, and without the adapters.
-UCX_TLS=tcp,self soak --processes 4 --seconds 2 --static
-UCX_TLS=tcp,self soak --processes 4 --seconds 3 --static --kill
+UCX_TLS=tcp,self soak --processes 4 --seconds "$less" --static
+UCX_TLS=tcp,self soak --processes 4 --seconds "$less" --static --kill
 
 # Devices with two ports: both are offered, and the chosen one is used alone.
 export SOFTHCA_PORTS=2
@@ -39,13 +40,13 @@ offered() {
 [ "$(offered)" = "mlx5_0:1 mlx5_0:2 " ] || { echo "FAIL ports offered: $(offered)"; status=1; }
 export UCX_NET_DEVICES=mlx5_0:2
 [ "$(offered)" = "mlx5_0:2 " ] || { echo "FAIL ports offered of mlx5_0:2: $(offered)"; status=1; }
-soak --processes 4 --seconds 2
+soak --processes 4 --seconds "$less"
 unset SOFTHCA_PORTS UCX_NET_DEVICES
 export UCX_TLS=sm,self
 soak --seconds "$seconds"
-soak --processes 4 --seconds 3 --kill
+soak --processes 4 --seconds "$less" --kill
 UCX_SM_SINGLE_COPY=n UCX_SM_FIFO_SIZE=8 UCX_SM_RING_SIZE=8 UCX_SM_SEG_SIZE=1024 \
-    soak --processes 4 --seconds 3
+    soak --processes 4 --seconds "$less"
 segment=/dev/shm/softhca-$(id -u)-$SOFTHCA_FABRIC
 if [ -e "$segment" ]; then
     echo "FAIL $segment was left behind"
