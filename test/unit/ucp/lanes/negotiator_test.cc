@@ -3,6 +3,7 @@
 // How links compete: requests, denials, floors, timers, records; what a round ends with.
 
 #include <algorithm>
+#include <numeric>
 
 #include "unit/ucp/lanes/negotiator_fixture.h"
 
@@ -591,6 +592,17 @@ TEST_F(LanesManyAtOnce, RequestsAreAnsweredAFewAtATime) {
     for (Peer peer = kFirst; peer < kEnd; ++peer) {
         EXPECT_EQ(LinkState::kCreating, state(peer));
     }
+}
+
+TEST_F(LanesManyAtOnce, LanesAreMadeOneAtATime) {
+    start(worker_, 8);
+    for (Peer peer = kFirst; peer < kEnd; ++peer) {
+        negotiator_->on_message(peer, message(Type::kRequest, peer));
+    }
+    negotiator_->settle();
+    const std::vector<std::ptrdiff_t> made = in_each_call(":create ");
+    EXPECT_EQ(8, std::accumulate(made.begin(), made.end(), std::ptrdiff_t{0}));
+    EXPECT_EQ(1, *std::max_element(made.begin(), made.end()));
 }
 
 // Those that nobody can have a slot for are denied no faster.
