@@ -109,8 +109,9 @@ bool HostFabric::run_queue(Qp& qp) {
             break;
         }
         // It may have failed meanwhile, and its peer with it, whose silence says nothing then.
-        if (reply != Reply::kAck &&
-            qp.record->state.load(std::memory_order_acquire) == QpState::kErr)
+        const bool is_silent =
+            reply == Reply::kSilence || reply == Reply::kNotReady || reply == Reply::kRnr;
+        if (is_silent && qp.record->state.load(std::memory_order_acquire) == QpState::kErr)
             continue;
         if (!handle_reply(qp, reply, rnr_timer)) return true;
     }

@@ -226,12 +226,15 @@ void HostFabric::leave() {
     // Before we are dead to others: whoever joined then would lay the file out anew, and what we
     // give back below would be theirs, who have our slot and generation there.
     int locked;
-    do {
-        locked = flock(fd_, LOCK_EX);
-    } while (locked != 0 && errno == EINTR);
-    stop_.store(true);
-    wake(segment.self());
-    service_.join();  // gives up the life mutex
+    {
+        std::lock_guard guard(leave_mutex_);
+        do {
+            locked = flock(fd_, LOCK_EX);
+        } while (locked != 0 && errno == EINTR);
+        stop_.store(true);
+        wake(segment.self());
+        service_.join();  // gives up the life mutex
+    }
     if (locked == 0) {
         segment.reap(segment.self());
         if (!any_alive()) unlink(path_.c_str());
@@ -289,9 +292,11 @@ void HostFabric::serve() {
             futex_wait(proc.attention, before, stalled ? kStalledNs : kIdleNs);
         }
         seen = proc.attention.load(std::memory_order_acquire);
-        if (seen == before && !stalled && flock(fd_, LOCK_EX | LOCK_NB) == 0) {
+        if (seen != before || stalled) continue;
+        const std::unique_lock guard(leave_mutex_, std::try_to_lock);
+        if (guard.owns_lock() && flock(fd_, LOCK_EX | LOCK_NB) == 0) {
             reap_dead();
-            flock(fd_, LOCK_UN);
+            unlock_file();
         }
     }
     pthread_mutex_unlock(&proc.life);

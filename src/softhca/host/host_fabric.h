@@ -96,6 +96,9 @@ class HostFabric : public Fabric {
 
     std::string path_;
     int fd_ = -1;
+    // Held by the thread that leaves while it has the file's lock, which the service thread would
+    // give up with its own look: both are one for the kernel.
+    std::mutex leave_mutex_;
     bool refuse_cma_ = false;
     unsigned num_devices_ = 1;
     unsigned ports_per_device_ = 1;

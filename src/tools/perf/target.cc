@@ -157,7 +157,7 @@ void serve(PairEnd& peer) {
     for (;;) {
         const Instruction instruction = NextInstruction(peer).take();
         if (instruction.slots > 0 && instruction.size > room / instruction.slots) {
-            throw std::runtime_error("an instruction for more memory than there is");
+            throw std::runtime_error("an order for more memory than there is");
         }
         switch (instruction.kind) {
             case Instruction::Kind::kFill:

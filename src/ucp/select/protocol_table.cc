@@ -110,6 +110,11 @@ size_t sharing_threshold(const LaneFigures& lanes) {
     return std::max(static_cast<size_t>(cost / saved(lanes)), kMinBulk);
 }
 
+// What a message carries at most, of one that does not go in one.
+size_t piece_of(const LaneFigures& lanes) {
+    return std::max<size_t>(lanes.am.max_short, lanes.am.max_bcopy);
+}
+
 size_t eager_max(const LaneFigures& lanes, const Thresholds& thresholds) {
     return is_within_host(lanes) ? thresholds.eager_max_host : thresholds.eager_max;
 }
@@ -128,7 +133,7 @@ size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs,
     if (is_within_host(lanes)) {
         // What pieces cost is known for many of them. A message of no more pieces than announcing
         // it takes messages goes in pieces, each of which is such a message.
-        const size_t pieces = kMoreMessages * size_t{lanes.am.max_short};
+        const size_t pieces = kMoreMessages * piece_of(lanes);
         return first_length(std::max(kMinRendezvous, pieces), most,
                             [&](size_t length) { return announced_pays(length, situation); });
     }
@@ -402,9 +407,11 @@ std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
                          const Thresholds& thresholds, Operation operation, Situation situation) {
     if (thresholds.rendezvous) return std::nullopt;
     // What goes in one piece is over when it is seen.
-    const size_t piece = std::max<size_t>(lanes.am.max_short, lanes.am.max_bcopy);
-    return Ways{.least = std::max(kMinRendezvous, piece + 1),
-                .most = eager_max(lanes, thresholds) - 1,
+    const size_t least = std::max(kMinRendezvous, piece_of(lanes) + 1);
+    const size_t most = eager_max(lanes, thresholds) - 1;
+    if (least > most) return std::nullopt;
+    return Ways{.least = least,
+                .most = most,
                 .costs = {eager_cost(lanes, costs, operation, situation),
                           rendezvous_cost(lanes, costs, situation, lanes.together)}};
 }

@@ -74,7 +74,7 @@ void ServerHandshake::on_hello() {
         refuse("it does not know this worker's address");
     } else if (hello_.sender == 0 || hello_.association == 0 ||
                hello_.connection >= wire::kMaxConnections) {
-        refuse("its handshake is malformed");
+        refuse("its greeting is malformed");
     } else if (const bool encrypts = (hello_.flags & wire::kEncrypts) != 0;
                encrypts != (listener_.rail().encryption() != nullptr)) {
         send_challenge(version, encrypts ? wire::Answer::kInClear : wire::Answer::kEncrypted);

@@ -37,11 +37,12 @@ constexpr ucs::config::Field<C> kFields[] = {
                       {.most = "1g"}),
     field<&C::rcvbuf>("RCVBUF", "auto", "Receive buffer of a socket. auto: the kernel sizes it.",
                       {.most = "1g"}),
-    field<&C::send_ahead>("SEND_AHEAD", "auto",
-                          "Bytes of large transfers that the kernel takes from a connection ahead "
-                          "of what it can send: few, so that they are still in the cache when "
-                          "they are sent. inf: what the socket's buffer holds. auto: 128k to other "
-                          "hosts, inf within a host."),
+    field<&C::send_ahead>(
+        "SEND_AHEAD", "auto",
+        "Bytes of large transfers that the kernel takes from a connection ahead "
+        "of what it can send: few, so that they are still in the cache when "
+        "they are sent. inf: what the socket's buffer holds. auto: inf where both "
+        "ends have the same address, else 128k."),
     field<&C::port_range>("PORT_RANGE", "0",
                           "Ports that a listener may take, tried from a random one of them on. 0: "
                           "any free port."),

@@ -300,9 +300,12 @@ TEST(Rendezvous, WithinAHostPaysWhereOneCopyByTheSystemTakesLessThanPieces) {
     costs.system_copy = {0, 0};
     EXPECT_EQ(announced_from(lanes, Situation::kAlone, costs), 3 * lanes.am.max_short);
     LaneFigures short_pieces = lanes;
-    short_pieces.am.max_short = 1000;
+    // Checked messages go short up to 256 bytes alone: that is no piece.
+    short_pieces.am.max_short = 256;
+    EXPECT_EQ(announced_from(short_pieces, Situation::kAlone, costs), 3 * lanes.am.max_bcopy);
+    short_pieces.am.max_short = short_pieces.am.max_bcopy = 1000;
     EXPECT_EQ(announced_from(short_pieces, Situation::kAlone, costs), 8u << 10);
-    short_pieces.am.max_short = 16000;
+    short_pieces.am.max_bcopy = 16000;
     EXPECT_EQ(announced_from(short_pieces, Situation::kAlone, costs), 48000u);
 }
 
