@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <cassert>
 #include <stdexcept>
 #include <vector>
 
@@ -97,6 +98,7 @@ void echo_active_messages(PairEnd& peer, const Instruction& instruction) {
 }
 
 void receive_messages(PairEnd& peer, const Instruction& instruction) {
+    assert(instruction.slots != 0);  // serve()
     NextInstruction next(peer);
     Answer result{};
     std::vector<DataReceive> receives(instruction.slots);
@@ -159,6 +161,10 @@ void serve(PairEnd& peer) {
         if (instruction.slots > 0 && instruction.size > room / instruction.slots) {
             throw std::runtime_error("an order for more memory than there is");
         }
+        const bool has_messages = instruction.kind == Instruction::Kind::kEcho ||
+                                  instruction.kind == Instruction::Kind::kReceive;
+        if (has_messages && instruction.slots == 0)
+            throw std::runtime_error("an order for messages without a place for them");
         switch (instruction.kind) {
             case Instruction::Kind::kFill:
                 peer.fill(instruction.sequence, instruction.slots, instruction.size, false);
