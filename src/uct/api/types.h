@@ -42,6 +42,7 @@ enum Capability : uint32_t {
     kOrderedChain = 1u << 14,  // what is posted behind a put_chain() arrives behind its bytes
     kImmediate = 1u << 15,     // Endpoint::put_chain_immediate() and deliver_immediates()
     kPieces = 1u << 16,        // Endpoint::put_pieces() and get_pieces()
+    kCopies = 1u << 17,        // this processor moves what is put and got, in calls and in progress
 };
 
 // What is true of a transport wherever it runs, known without its driver: what to call it in

@@ -134,7 +134,10 @@ void CopyQueue::cancel(CopyGroup& group) {
 }
 
 unsigned CopyQueue::progress() {
-    left_ = static_cast<ptrdiff_t>(turn_);
+    constexpr auto kLeast = static_cast<ptrdiff_t>(kSlice);
+    // Behind a long copy that waits a short one has its slice, too.
+    const bool are_several = !turns_.empty() && &turns_.front() != &turns_.back();
+    left_ = std::max(turn() - (given_ - left_), are_several ? 2 * kLeast : kLeast);
     unsigned ended = 0;
     while (!turns_.empty() && has_room()) {
         CopyRecord& record = turns_.front();
@@ -152,7 +155,7 @@ unsigned CopyQueue::progress() {
         ++ended;
     }
     // Those who wait for room, and calls until the next progress, are not to wait for long copies.
-    left_ = std::max(left_, static_cast<ptrdiff_t>(kSlice));
+    left_ = given_ = std::max(left_, kLeast);
     return ended;
 }
 

@@ -73,7 +73,7 @@ class CopyGroup {
 // One thread at a time, that of the interface.
 class CopyQueue {
   public:
-    static constexpr ucs::Duration kTurn = std::chrono::microseconds(40);
+    static constexpr ucs::Duration kTurn = std::chrono::microseconds(60);
     static constexpr size_t kSlice = 128 * 1024;           // the least of slice()
     static constexpr size_t kMostBytes = 2 * 1024 * 1024;  // of a turn, however fast copies are
     // Bytes a second, until one was timed.
@@ -96,10 +96,16 @@ class CopyQueue {
     // All of them end now, with UCS_ERR_CANCELED.
     void cancel(CopyGroup& group);
 
-    // The next turn. @return copies that have ended
+    // The next turn, of which what others have copied since the last one is a part: handlers that
+    // the same call of progress has run. @return copies that have ended
     unsigned progress();
     // There are copies under way, or the turn is used up: progress() is to be called.
     bool needs_progress() const { return left_ <= 0 || !turns_.empty(); }
+    // progress() has something to do, if only to begin a new turn for copies that are to come: with
+    // what the last ones left of theirs they would be cut in two.
+    bool wants_progress() const {
+        return needs_progress() || left_ + static_cast<ptrdiff_t>(kSlice / 2) < turn();
+    }
     bool empty() const { return turns_.empty(); }
 
     // --- other copies in the same calls, which count as well
@@ -118,6 +124,7 @@ class CopyQueue {
         CopyRecord, boost::intrusive::member_hook<CopyRecord, CopyRecord::Hook, &CopyRecord::turn>,
         boost::intrusive::constant_time_size<false>>;
 
+    ptrdiff_t turn() const { return static_cast<ptrdiff_t>(turn_); }
     ucs_status_t advance(LocalCopy& copy, size_t bytes);
     size_t piece_of(size_t length) const;
     CopyRecord* add(CopyGroup& group, const LocalCopy& copy, Completion* completion, bool is_flush);
@@ -128,7 +135,8 @@ class CopyQueue {
     const Move move_;
     double seconds_per_byte_ = 1 / kAssumedRate;
     size_t turn_ = 320 * 1024;
-    ptrdiff_t left_ = 320 * 1024;  // of the turn
+    ptrdiff_t left_ = 320 * 1024;      // of the turn
+    ptrdiff_t given_ = left_;          // what the last progress() left of it
     uint64_t visits_ = 0;
     Turns turns_;  // copies, whose turn it is first
     Turns done_;   // their completions are to be called

@@ -20,7 +20,7 @@ constexpr std::string_view kWords[] = {"loopback"};
 constexpr TransportDeclaration kSelf{"self", DeviceType::kSelf, Reach::kInterface,
                                      kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy |
                                          kPutZcopy | kGetBcopy | kGetZcopy | kAtomicCpu |
-                                         kCheckPeer,
+                                         kCheckPeer | kCopies,
                                      kWords};
 
 ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, RemoteKey) {

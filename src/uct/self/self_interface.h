@@ -42,7 +42,7 @@ class SelfInterface final : public Interface {
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override {
-        const bool is_idle = queue_.empty() && pending_.empty() && !copies_.needs_progress();
+        const bool is_idle = queue_.empty() && pending_.empty() && !copies_.wants_progress();
         return is_idle ? 0 : deliver_all();
     }
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }

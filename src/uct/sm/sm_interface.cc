@@ -124,10 +124,8 @@ void SmInterface::remove(SmEndpoint& endpoint) {
 
 ucs_status_t SmInterface::copy(CopyGroup& group, const LocalCopy& copy, Completion* completion) {
     const ucs_status_t status = copies_.start(group, copy, completion);
-    if (copies_.needs_progress()) {
-        has_events_ = true;
-        wake_own_progress();
-    }
+    if (copies_.wants_progress()) has_events_ = true;
+    if (copies_.needs_progress()) wake_own_progress();
     return status;
 }
 
@@ -145,7 +143,7 @@ unsigned SmInterface::serve() {
     if (serve_waiting()) ++count;
     if (awaits_late()) count += take_late();
     // What completions and those served have found out meanwhile is the next call's.
-    has_events_ = is_asleep_ || !failures_.empty() || copies_.needs_progress() || awaits_late();
+    has_events_ = is_asleep_ || !failures_.empty() || copies_.wants_progress() || awaits_late();
     return count;
 }
 

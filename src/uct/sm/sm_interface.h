@@ -46,7 +46,8 @@ class SmInterface : public Interface {
     // What all transports over shared memory can, and the words for all of them.
     static constexpr uint32_t kCapabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort |
                                               kPutBcopy | kPutZcopy | kGetBcopy | kGetZcopy |
-                                              kAtomicCpu | kCheckPeer | kEventFd | kPieces;
+                                              kAtomicCpu | kCheckPeer | kEventFd | kPieces |
+                                              kCopies;
     static constexpr std::string_view kWords[] = {"sm",   "shm",   "mm",  "posix",
                                                   "sysv", "xpmem", "cma", "knem"};
 
@@ -82,7 +83,7 @@ class SmInterface : public Interface {
     // Other bytes were copied: long calls of progress are made of many short copies as well.
     void spend(size_t bytes) {
         copies_.spend(bytes);
-        if (!copies_.has_room()) [[unlikely]]
+        if (copies_.wants_progress()) [[unlikely]]
             has_events_ = true;
     }
     // A piece of private memory of max_bcopy bytes.
@@ -136,7 +137,7 @@ class SmInterface : public Interface {
                                              boost::intrusive::constant_time_size<false>>;
 
     uint32_t watch_countdown_ = kWatchPolls;
-    // Failures to report, asleep, copies, no room for more, or awaits_late().
+    // Failures to report, asleep, copies, a turn that is used up in part, or awaits_late().
     bool has_events_ = false;
     bool is_asleep_ = false;
     ucs::Time next_watch_;

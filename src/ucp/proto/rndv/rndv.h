@@ -76,6 +76,8 @@ class Rendezvous {
     void receive(Request& request, const Announcement& announcement);
     // The same of an announcement that was kept as it came.
     void receive(Request& request, std::span<const std::byte> bytes);
+    // To fetch that announcement's data is this processor's own work.
+    bool is_copied_here(std::span<const std::byte> announcement) const;
     // What the table of protocols is to be asked for: as ucp::buffer_class(), or kMapped.
     select::BufferClass buffer_class(Endpoint& endpoint, select::Operation operation,
                                      const Packer& buffer, const Memory* memory) {

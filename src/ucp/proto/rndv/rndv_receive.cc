@@ -286,6 +286,14 @@ unsigned Rendezvous::run_deferred() {
     });
 }
 
+bool Rendezvous::is_copied_here(std::span<const std::byte> bytes) const {
+    Announcement announcement;
+    if (!parse_announcement(bytes, &announcement)) return false;
+    Endpoint* const endpoint = endpoints.find(announcement.rts.sender);
+    return endpoint != nullptr &&
+           (endpoint->one_sided_lane().attributes.capabilities & uct::kCopies) != 0;
+}
+
 void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
     Announcement announcement;
     // The bytes were checked when they came.

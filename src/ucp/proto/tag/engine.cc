@@ -18,6 +18,10 @@ void TagEngine::clear() {
         give_up(*copies_.front().receive);
         free(*copies_.front().message);
     }
+    for (; !announced_.empty(); announced_.pop_front()) {
+        give_up(*announced_.front().receive);
+        free(*announced_.front().message);
+    }
     matcher_.drain_expected([&](ExpectedReceive& expected) { give_up(unfolded(expected)); });
     matcher_.remove_unexpected_if(
         [](UnexpectedMessage&) { return true; },
@@ -119,6 +123,8 @@ void TagEngine::give(Request& receive, TagMessage& message, const OpParams& para
         return;
     }
     matched(receive, message.tag, message.length);
+    const bool at_once = params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL);
+    if (!at_once && fetch_later(receive, message)) return;
     rndv_.receive(receive, {message.data, message.room});
     free(message);
 }

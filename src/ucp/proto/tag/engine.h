@@ -79,7 +79,8 @@ class TagEngine : MessageProtocol {
     void stop_copies() { copies_are_stopped_ = true; }
     // Receives and messages that wait go: the worker does.
     void clear();
-    // A piece of a long message that had no receive when it came goes to the one that took it.
+    // What messages that had no receive when they came leave to the next progress: announced ones
+    // are fetched, and a piece of a long one is copied.
     unsigned run_deferred();
 
     // What a call copies of a message that was kept, so that none takes long.
@@ -143,6 +144,8 @@ class TagEngine : MessageProtocol {
     bool is_alone(const Endpoint& endpoint);
     void time_announced(Request& receive, const RndvRts& rts);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
+    bool fetch_later(Request& receive, TagMessage& message);
+    unsigned fetch_announced();
     void end_kept(Request& receive, TagMessage& message);
     void acknowledge(uint64_t sender, uint64_t sync_request);
     void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,
@@ -168,8 +171,19 @@ class TagEngine : MessageProtocol {
     // Charges the message to who sent it. @return false: the sender is cut off, it is freed
     bool charge(TagMessage& message, uint64_t claimed);
 
+    struct Free {
+        TagEngine& engine;
+        void operator()(TagMessage* message) const { engine.free(*message); }
+    };
+    // An announced message and who has asked for it.
+    struct Announced {
+        Request* receive;
+        TagMessage* message;
+    };
+
     MessageTimes& times_;
     std::deque<KeptCopy> copies_;  // the first one is under way
+    std::deque<Announced> announced_;
     bool copies_are_stopped_ = false;
     Turns turns_;         // of long messages
     uint64_t found_ = 0;  // receives whose message was there: all others are posted

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 
 #include "ucp/proto/tag/engine.h"
@@ -410,8 +411,37 @@ void TagEngine::receive_kept(Request& receive, TagMessage& message, bool at_once
     end_kept(receive, message);
 }
 
+// Who exchanges messages receives first and sends then: were the data copied in the call that
+// receives, the peer would hear of the other message only when that is done, and the two would copy
+// one after the other.
+// @return false: fetch it now, since it is no work of this processor
+bool TagEngine::fetch_later(Request& receive, TagMessage& message) {
+    if (!rndv_.is_copied_here({message.data, message.room})) return false;
+    try {
+        announced_.push_back({&receive, &message});
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    requests_.run_soon();
+    return true;
+}
+
+unsigned TagEngine::fetch_announced() {
+    // Only those that are there now: a callback may receive what comes next, and so on.
+    const size_t count = announced_.size();
+    for (size_t i = 0; i < count; ++i) {
+        const auto [receive, message] = announced_.front();
+        announced_.pop_front();
+        const std::unique_ptr<TagMessage, Free> owner(message, Free{*this});
+        rndv_.receive(*receive, {message->data, message->room});
+    }
+    return static_cast<unsigned>(count);
+}
+
 unsigned TagEngine::run_deferred() {
-    if (copies_.empty() || copies_are_stopped_) return 0;
+    if (copies_are_stopped_) return 0;
+    const unsigned fetched = fetch_announced();
+    if (copies_.empty()) return fetched;
     auto& [receive, message, done] = copies_.front();
     // Fragments may go on coming meanwhile; they are stored behind those that are here.
     const size_t piece = std::min(kPiece, message->arrived - done);
@@ -422,7 +452,7 @@ unsigned TagEngine::run_deferred() {
     if (is_done) copies_.pop_front();
     if (!copies_.empty()) requests_.run_soon();
     if (is_done) end_kept(*copy.receive, *copy.message);
-    return 1;
+    return fetched + 1;
 }
 
 // What has come of the message is in the receive's buffer.

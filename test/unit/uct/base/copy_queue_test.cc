@@ -197,6 +197,37 @@ TEST_F(CopyQueueTest, ShortCopiesDoNotWaitForLongOnes) {
     EXPECT_EQ(large_done.status, UCS_ERR_CANCELED);
 }
 
+// What one copy has left of a turn does not cut the next in two.
+TEST_F(CopyQueueTest, ATurnIsRenewedBetweenCopies) {
+    machine_.rate = 6e9;
+    Bytes timed(64 << 20), bytes(256 << 10);
+    Done timed_done, done;
+    EXPECT_EQ(queue.start(group, timed.put(), &timed_done), UCS_INPROGRESS);
+    while (!timed_done.is_done) progress();
+    for (int message = 0; message < 10; ++message) {
+        for (int calls = 0; queue.wants_progress(); ++calls) {
+            ASSERT_LT(calls, 3);
+            queue.progress();
+        }
+        machine_.pieces.clear();
+        EXPECT_EQ(queue.start(group, bytes.put(), &done), UCS_OK) << message;
+        EXPECT_EQ(machine_.pieces.size(), 1u);
+    }
+}
+
+// Handlers of the same call of progress may have copied before the queue has its turn.
+TEST_F(CopyQueueTest, WhatWasCopiedSinceIsAPartOfTheTurn) {
+    Bytes large(64 << 20);
+    Done large_done;
+    EXPECT_EQ(queue.start(group, large.put(), &large_done), UCS_INPROGRESS);
+    progress();
+    const size_t plain = progress();
+    queue.spend(queue.turn_bytes());
+    EXPECT_EQ(progress(), CopyQueue::kSlice);
+    EXPECT_EQ(progress(), plain);
+    queue.cancel(group);
+}
+
 TEST_F(CopyQueueTest, ManyShortCopiesInOneCallAreNoLongOne) {
     std::vector<std::unique_ptr<Bytes>> bytes;
     std::vector<std::unique_ptr<Done>> done;

@@ -151,6 +151,29 @@ TEST_F(LongMessages, WhoWaitsForAMessageAnnounces) {
     EXPECT_TRUE(ends(waiting));
 }
 
+// Who receives first and sends then has sent before it copies.
+TEST_F(LongMessages, AreNotFetchedInTheCallThatReceives) {
+    const std::vector<char> sent(1 << 20, 3);
+    std::vector<char> source = sent, target(sent.size());
+    const ucs_status_ptr_t sending = here_.send(source);
+    EXPECT_FALSE(ends(sending));
+    const ucs_status_ptr_t receiving = there_.receive(target);
+    EXPECT_EQ(target, std::vector<char>(sent.size()));
+    EXPECT_TRUE(ends(receiving));
+    EXPECT_EQ(target, sent);
+    EXPECT_TRUE(ends(sending));
+}
+
+TEST_F(LongMessages, ThatAWorkerLeavesUnfetchedAreFreed) {
+    std::vector<char> source(1 << 20, 3), target(source.size());
+    const ucs_status_ptr_t sending = here_.send(source);
+    EXPECT_FALSE(ends(sending));
+    const ucs_status_ptr_t receiving = there_.receive(target);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(receiving));
+    ucp_request_free(receiving);
+    ucp_request_free(sending);
+}
+
 // What the library makes of the order of a program's receives and long messages.
 class TurnsOf : public testing::Test {
   protected:
