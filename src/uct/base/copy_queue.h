@@ -135,8 +135,8 @@ class CopyQueue {
     const Move move_;
     double seconds_per_byte_ = 1 / kAssumedRate;
     size_t turn_ = 320 * 1024;
-    ptrdiff_t left_ = 320 * 1024;      // of the turn
-    ptrdiff_t given_ = left_;          // what the last progress() left of it
+    ptrdiff_t left_ = 320 * 1024;  // of the turn
+    ptrdiff_t given_ = left_;      // what the last progress() left of it
     uint64_t visits_ = 0;
     Turns turns_;  // copies, whose turn it is first
     Turns done_;   // their completions are to be called

@@ -44,10 +44,9 @@ struct HostAddress {
 class SmInterface : public Interface {
   public:
     // What all transports over shared memory can, and the words for all of them.
-    static constexpr uint32_t kCapabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort |
-                                              kPutBcopy | kPutZcopy | kGetBcopy | kGetZcopy |
-                                              kAtomicCpu | kCheckPeer | kEventFd | kPieces |
-                                              kCopies;
+    static constexpr uint32_t kCapabilities =
+        kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy | kGetBcopy | kGetZcopy |
+        kAtomicCpu | kCheckPeer | kEventFd | kPieces | kCopies;
     static constexpr std::string_view kWords[] = {"sm",   "shm",   "mm",  "posix",
                                                   "sysv", "xpmem", "cma", "knem"};
 
