@@ -147,7 +147,14 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
             add_other(operation, buffer, RemoteClass::kDevice, RemoteClass::kDescribed);
         }
     }
-    return table.text(indent);
+    std::string text = table.text(indent);
+    const auto tags = [&](Situation situation) {
+        return protocols.ranges(Operation::kTag, BufferClass::kContiguous, situation);
+    };
+    const size_t exchanged = protocols.longest_exchanged();
+    if (exchanged != 0 && !is_same(tags(Situation::kAlone), tags(Situation::kAmongOthers)))
+        text += fmt::format("{}exchanged with few peers: up to {} B as alone\n", indent, exchanged);
+    return text;
 }
 
 std::string describe_learned(const LearnedCosts& learned,

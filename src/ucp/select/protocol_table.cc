@@ -17,6 +17,9 @@ constexpr size_t kMinBulk = 8 * 1024;
 constexpr size_t kMaxBulkThreshold = 64 * 1024;  // even of a single device: a slice
 // Of an announced message, at either end: announcement, request for the data, end.
 constexpr unsigned kMoreMessages = 3;
+// Within a host: half of what a queue between two processes holds. So an exchanged message has left
+// before its receiver looks, and neither end waits for the other's turn.
+constexpr size_t kExchangedPieces = 16;
 // A device that says little may carry more: then the processors are the limit, and pay.
 constexpr double kWorthwhile = 2;
 
@@ -423,7 +426,8 @@ size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds) {
 
 ProtocolTable::ProtocolTable(const LaneFigures& lanes, const CostModel& costs,
                              const Thresholds& thresholds)
-    : bulk_(bulk_threshold(lanes, thresholds)) {
+    : bulk_(bulk_threshold(lanes, thresholds)),
+      longest_exchanged_(is_within_host(lanes) ? kExchangedPieces * piece_of(lanes) : 0) {
     for (size_t operation = 0; operation < kOperations; ++operation) {
         for (size_t buffer = 0; buffer < kBufferClasses; ++buffer) {
             const auto which = static_cast<Operation>(operation);

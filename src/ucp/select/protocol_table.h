@@ -151,6 +151,9 @@ class ProtocolTable {
         return rows_[index(operation, buffer, remote)].find(length);
     }
     bool is_bulk(size_t length) const { return length >= bulk_; }
+    // Tagged messages up to that length go as if alone where the program receives one for each that
+    // it sends, to few peers.
+    size_t longest_exchanged() const { return longest_exchanged_; }
 
     // Lengths [first, last] that go by one protocol.
     struct Range {
@@ -201,6 +204,7 @@ class ProtocolTable {
 
     std::array<Row, kRows> rows_;
     size_t bulk_;
+    size_t longest_exchanged_;
 };
 
 }  // namespace ucp::select

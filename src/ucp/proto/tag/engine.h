@@ -10,33 +10,11 @@
 #include "ucp/proto/match/message_times.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/tag/turns.h"
 #include "ucp/runtime/interface_set.h"
 #include "ucs/datastruct/memory_pool.h"
 
 namespace ucp {
-
-// Tells a program that sends one long message, waits for the answer and goes on, from one that
-// sends many before it waits, as in windows: the first of many looks like the only one, so what
-// counts is how the last turn went. A turn is what a program sends between two receives.
-class Turns {
-  public:
-    // A long message is to be sent. It is the first of a turn if the program has received since the
-    // one before and waits for nothing now.
-    // @param receives  the program's receives so far
-    // @param is_waiting  one of them is posted and has not been matched
-    // @return whether this one is likely to be the only one of its turn
-    bool is_next_alone(uint64_t receives, bool is_waiting) {
-        const bool is_first = receives != receives_ && !is_waiting;
-        const bool is_alone = is_first && !had_several_;
-        receives_ = receives;
-        had_several_ = !is_first;
-        return is_alone;
-    }
-
-  private:
-    uint64_t receives_ = 0;     // at the last long message
-    bool had_several_ = false;  // that one was not the first of its turn
-};
 
 enum class TagMessageKind : uint8_t {
     kEager,       // all of the data is here, or will never come: `status`
@@ -141,7 +119,7 @@ class TagEngine : MessageProtocol {
     Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
     Route learned_route(const Endpoint& endpoint, const LearnedLane& learned, size_t length,
                         select::Protocol alone, select::Protocol among_others);
-    bool is_alone(const Endpoint& endpoint);
+    Turns::Next turn_of_next(const Endpoint& endpoint);
     void time_announced(Request& receive, const RndvRts& rts);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
     bool fetch_later(Request& receive, TagMessage& message);
@@ -185,7 +163,8 @@ class TagEngine : MessageProtocol {
     std::deque<KeptCopy> copies_;  // the first one is under way
     std::deque<Announced> announced_;
     bool copies_are_stopped_ = false;
-    Turns turns_;         // of long messages
+    Turns turns_;  // of long messages
+    RecentPeers exchanged_;
     uint64_t found_ = 0;  // receives whose message was there: all others are posted
     Matcher matcher_;
     static constexpr size_t kSpare = 16;  // places for messages that find no memory

@@ -294,11 +294,11 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 
 // --- sending ---
 
-// Is this long message likely to be the only one under way? Nothing else is, and the program has
-// received since its last long message, which was the only one of its turn.
-bool TagEngine::is_alone(const Endpoint& endpoint) {
-    return turns_.is_next_alone(matcher_.posted() + found_, matcher_.has_expected()) &&
-           !endpoint.has_backlog() && !requests_.has_named();
+// Of the next long message: what the order of calls says, if nothing else is under way.
+Turns::Next TagEngine::turn_of_next(const Endpoint& endpoint) {
+    const Turns::Next next = turns_.next(matcher_.posted() + found_, matcher_.has_expected());
+    const bool is_busy = endpoint.has_backlog() || requests_.has_named();
+    return is_busy ? Turns::Next::kAmongOthers : next;
 }
 
 // What was learned decides between the ways of a message.
@@ -309,7 +309,8 @@ TagEngine::Route TagEngine::learned_route(const Endpoint& endpoint, const Learne
     using select::Protocol;
     using select::Way;
     Load load = Load::kAlone;
-    if (!is_alone(endpoint)) load = matcher_.has_expected() ? Load::kBothWays : Load::kOneWay;
+    if (turn_of_next(endpoint) != Turns::Next::kAlone)
+        load = matcher_.has_expected() ? Load::kBothWays : Load::kOneWay;
     const Protocol usual = load == Load::kAlone ? alone : among_others;
     const select::Ways* ways = learned.ways_of(load, length);
     if (ways == nullptr) return {usual};
@@ -336,8 +337,19 @@ TagEngine::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer, cons
     if (learned != nullptr && is_plain &&
         learned->ways_of(select::Load::kAlone, buffer.length()) != nullptr)
         return learned_route(endpoint, *learned, buffer.length(), alone, among_others);
-    const bool is_same = is_announced(alone) == is_announced(among_others);
-    return {is_same || is_alone(endpoint) ? alone : among_others};
+    if (is_announced(alone) == is_announced(among_others)) return {alone};
+    switch (turn_of_next(endpoint)) {
+        case Turns::Next::kAlone:
+            return {alone};
+        case Turns::Next::kExchanged: {
+            const bool is_recent = exchanged_.add(endpoint);
+            const bool leaves = buffer.length() <= endpoint.protocols().longest_exchanged();
+            return {is_recent && leaves ? alone : among_others};
+        }
+        case Turns::Next::kAmongOthers:
+            break;
+    }
+    return {among_others};
 }
 
 // A receive has found its message, which was announced.

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -139,6 +140,25 @@ TEST_F(LongMessages, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
     expect_at_peer(2);
 }
 
+// In an exchange the message has left before the peer receives it. The first two only show that it
+// is one.
+TEST_F(LongMessages, WhoExchangesWithFewPeersSendsInPieces) {
+    for (int round = 0; round < 5; ++round) {
+        std::vector<char> target(kLong);
+        const ucs_status_ptr_t receiving = here_.receive(target);
+        const ucs_status_ptr_t sending = here_.send(first_);
+        const bool has_left = ends(sending);
+        EXPECT_EQ(has_left, round > 1) << round;
+        expect_at_peer(1);
+        if (!has_left) {
+            EXPECT_TRUE(ends(sending));
+        }
+        EXPECT_TRUE(ends(there_.send(second_)));
+        EXPECT_TRUE(ends(receiving));
+        EXPECT_EQ(target, second_);
+    }
+}
+
 TEST_F(LongMessages, WhoWaitsForAMessageAnnounces) {
     hear();
     std::vector<char> answer(8);
@@ -177,10 +197,16 @@ TEST_F(LongMessages, ThatAWorkerLeavesUnfetchedAreFreed) {
 // What the library makes of the order of a program's receives and long messages.
 class TurnsOf : public testing::Test {
   protected:
-    bool speaks_alone() { return turns_.is_next_alone(receives_, false); }
-    bool speaks_alone_after_a_receive() { return turns_.is_next_alone(++receives_, false); }
+    using Next = ucp::Turns::Next;
+    bool speaks_alone() { return turns_.next(receives_, false) == Next::kAlone; }
+    bool speaks_alone_after_a_receive() { return turns_.next(++receives_, false) == Next::kAlone; }
+    // As in an exchange: the message may have come already, or not.
+    Next speaks_having_asked_for(unsigned messages, bool is_waiting) {
+        receives_ += messages;
+        return turns_.next(receives_, is_waiting);
+    }
     // For the receive that was posted last.
-    bool speaks_alone_while_waiting() { return turns_.is_next_alone(++receives_, true); }
+    bool speaks_alone_while_waiting() { return turns_.next(++receives_, true) == Next::kAlone; }
 
   private:
     ucp::Turns turns_;
@@ -210,6 +236,41 @@ TEST_F(TurnsOf, MessagesAreNotOverWhileTheProgramWaits) {
     EXPECT_FALSE(speaks_alone_while_waiting());
     EXPECT_FALSE(speaks_alone_after_a_receive());
     EXPECT_TRUE(speaks_alone_after_a_receive());
+}
+
+TEST_F(TurnsOf, OneReceiveForEachMessageIsAnExchange) {
+    EXPECT_EQ(speaks_having_asked_for(1, true), Next::kAmongOthers);
+    EXPECT_EQ(speaks_having_asked_for(1, true), Next::kExchanged);
+    EXPECT_EQ(speaks_having_asked_for(1, false), Next::kExchanged);
+    EXPECT_EQ(speaks_having_asked_for(1, true), Next::kExchanged);
+}
+
+// The first message behind a window's answer is followed by others.
+TEST_F(TurnsOf, WindowsAreNoExchange) {
+    for (int window = 0; window < 3; ++window) {
+        EXPECT_NE(speaks_having_asked_for(1, false), Next::kExchanged);
+        for (int i = 0; i < 3; ++i)
+            EXPECT_EQ(speaks_having_asked_for(0, false), Next::kAmongOthers);
+        EXPECT_EQ(speaks_having_asked_for(4, true), Next::kAmongOthers);
+    }
+}
+
+TEST(RecentPeersOf, AFewAreKnown) {
+    ucp::RecentPeers recent;
+    std::array<char, 6> places{};
+    const auto peer = [&](size_t i) -> const Endpoint& {
+        return *reinterpret_cast<const Endpoint*>(&places[i]);  // which is only compared
+    };
+    for (int round = 0; round < 3; ++round) {
+        for (size_t i = 0; i < 4; ++i) EXPECT_EQ(recent.add(peer(i)), round != 0);
+    }
+    EXPECT_FALSE(recent.add(peer(4)));
+    EXPECT_TRUE(recent.add(peer(3)));
+    EXPECT_FALSE(recent.add(peer(0)));
+    for (int round = 0; round < 2; ++round) {
+        for (size_t i = 0; i < 6; ++i) recent.add(peer(i));
+        EXPECT_FALSE(recent.add(peer(0)));
+    }
 }
 
 }  // namespace
