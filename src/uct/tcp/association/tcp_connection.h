@@ -143,6 +143,7 @@ class TcpConnection final : public EventTarget, public Timer {
     void on_handshake();
     void on_welcome(const wire::Welcome& welcome);
     void refused(const std::string& reason);
+    bool waits_for_way(ucs_status_t status);
     void retry();
     void report_failure(ucs_status_t status);
     // What begins with a connection that stands.
@@ -196,6 +197,7 @@ class TcpConnection final : public EventTarget, public Timer {
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;
+    ucs::Time no_way_until_ = ucs::kNever;  // so long attempts go on, once no way led to the peer
     uint64_t received_ = 0;
     Silence silence_;
     SocketStream stream_;
