@@ -8,6 +8,10 @@ MUTANTS = {
         "src/uct/tcp/association/responder.cc",
         {"        refuse(connection, wire::kNobody, get.operation);\n": ""},
         NO_MEMORY, "*AReadWithoutMemory*"),
+    "what is behind a fence without memory waits for ever": (
+        "src/uct/tcp/association/association_operations.cc",
+        {"    return fencing_ ? UCS_ERR_NO_RESOURCE : status;\n": "    return UCS_ERR_NO_RESOURCE;\n"},
+        NO_MEMORY, "*AFenceWithoutMemory*tcp"),
     "a reset does not wait for room": (
         "src/ucp/endpoint/send_queue.cc",
         {"status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_)": "false"},
