@@ -20,6 +20,10 @@ MUTANTS = {
         "src/uct/tcp/association/tcp_connection_data.cc",
         {"    has_early_input_ = true;\n": ""},
         NO_MEMORY, "*Encrypted.Records*"),
+    "half a record is as good as a whole one": (
+        "src/uct/tcp/association/tcp_connection.cc",
+        {"return bytes > 0 && stream_.tls() != nullptr ? bytes + TlsContext::kRecord : bytes;": "return bytes;"},
+        ("uct_test",), "TcpFailover.*"),
     "a reset does not wait for room": (
         "src/ucp/endpoint/send_queue.cc",
         {"status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_)": "false"},

@@ -11,7 +11,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -30,9 +29,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "common/short_packets.h"
 #include "system/soft_wire.h"
 #include "ucs/log/log.h"
 #include "ucs/net/key_pair.h"
@@ -1185,14 +1184,10 @@ TEST_P(NoMemoryEncrypted, SystemCallsOfARendezvous) {
 // connection that brought a packet's length or less would be looked at in any case: the loopback's
 // packets are to be short.
 TEST_P(NoMemoryEncrypted, RecordsThatCameTogetherAreReadWhenThereIsMemory) {
-    bool is_there = false;
-    std::thread([&] {
-        is_there = unshare(CLONE_NEWNET) == 0 &&
-                   std::system("ip link set lo mtu 1500 up >/dev/null 2>&1") == 0;
-        if (!is_there) return;
+    const bool is_there = ucs::test::with_short_packets([&] {
         each([](Pair& pair) { pair.open_and_connect(); },
              [](Pair& pair) { send_tagged(pair, kLong, true, false); }, 2);
-    }).join();
+    });
     if (!is_there) GTEST_SKIP() << "needs the right to make a network namespace, and the tool ip";
 }
 
