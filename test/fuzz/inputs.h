@@ -23,6 +23,8 @@ void read_lane_message(std::span<const uint8_t> input);
 void read_tcp_stream(std::span<const uint8_t> input);
 // What a peer of the job does over time, with sessions (tcp_session_input.cc lists the steps).
 void read_tcp_session(std::span<const uint8_t> input);
+// What comes on an encrypted connection (tls_input.cc lists the steps).
+void read_tls(std::span<const uint8_t> input);
 // What clients say to a listener, and a listener to clients (wireup_input.cc lists the steps).
 void read_callers(std::span<const uint8_t> input);
 void read_answers(std::span<const uint8_t> input);
@@ -47,6 +49,7 @@ struct Target {
 // Valid inputs of readers whose steps are known in their sources alone.
 std::vector<Input> tcp_streams();
 std::vector<Input> tcp_sessions();
+std::vector<Input> tls_lines();
 std::vector<Input> callers();
 std::vector<Input> answers();
 std::vector<Input> datagrams();

@@ -166,6 +166,7 @@ constexpr Target kTargets[] = {
     {"lane_message", read_lane_message, lane_messages},
     {"tcp_stream", read_tcp_stream, tcp_streams},
     {"tcp_session", read_tcp_session, tcp_sessions},
+    {"tls", read_tls, tls_lines},
     {"callers", read_callers, callers},
     {"answers", read_answers, answers},
     {"datagram", read_datagram, datagrams},

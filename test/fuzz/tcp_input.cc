@@ -20,18 +20,15 @@ ucs::Descriptor enter(TcpVictim& victim, uint32_t association) {
     ucs::Descriptor made = victim.connect();
     if (!made) return {};
     const wire::Hello hello = victim.hello(7, association);
-    if (send(made.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) return {};
-    wire::Challenge challenge;
-    for (int i = 0; i < 100; ++i) {
-        victim.progress();
-        const ssize_t got = recv(made.get(), &challenge, sizeof(challenge), MSG_DONTWAIT);
-        if (got != sizeof(challenge)) continue;
-        const auto proof =
-            wire::client_proof(wire::key_of(victim.listener().secret, ""), hello, challenge);
-        if (send(made.get(), &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) break;
-        return made;
+    wire::Challenge challenge{};
+    if (!TcpVictim::put(made.get(), &hello, sizeof(hello)) ||
+        !victim.take(made.get(), &challenge)) {
+        return {};
     }
-    return {};
+    const auto proof =
+        wire::client_proof(victim.key_of(victim.listener().secret), hello, challenge);
+    if (!TcpVictim::put(made.get(), &proof, sizeof(proof))) return {};
+    return made;
 }
 
 }  // namespace

@@ -11,14 +11,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <memory>
+#include <utility>
 
 #include "fuzz/inputs.h"
 #include "fuzz/tcp_victim.h"
-#include "ucs/net/socket.h"
 #include "uct/tcp/wire/proof.h"
 
 namespace ucp::fuzz {
@@ -36,35 +33,16 @@ enum Step : uint8_t {
     kRead,    // take what has come; argument: connection
     kLeave,   // close; argument: connection, bit 7: with a reset
     kPass,    // so many times 400 ms pass
-    kWork,    // the interface begins something: kWork...
+    kWork,    // the interface begins something: TcpWork::What
     kSteps
 };
-enum Work : uint8_t {
-    kMessage,
-    kPut,
-    kGet,
-    kAtomic,
-    kFlush,
-    kFence,
-    kCheck,
-    kForget,
-    kCut,
-    kWorks
-};
-
-constexpr uint64_t kPeer = 0x7065657200000001;
-constexpr wire::Secret kPeerSecret{1, 2};
 
 class Conversation {
   public:
-    Conversation() : victim_(true) {
-        if (!victim_.works() || ucs::net::Socket::open(AF_INET, &listener_) != UCS_OK) return;
-        if (listener_.bind({victim_.device().ip, 0, 0}) != UCS_OK) return;
-        works_ = listener_.listen() == UCS_OK;
-    }
+    Conversation() : victim_(true), work_(victim_) {}
 
     void hold(std::span<const uint8_t> input) {
-        if (!works_) return;
+        if (!work_.works()) return;
         input_ = input;
         while (!input_.empty()) {
             const auto what = static_cast<Step>(next() % kSteps);
@@ -78,14 +56,6 @@ class Conversation {
     struct Connection {
         ucs::Descriptor socket;
         bool has_messages = false;  // the session is on it
-    };
-    struct Operation : uct::Completion {
-        Operation() {
-            count = 1;
-            callback = [](Completion* self) { static_cast<Operation*>(self)->is_over = true; };
-        }
-        bool is_over = false;
-        uint64_t old_value = 0;
     };
 
     uint8_t next() {
@@ -134,28 +104,20 @@ class Conversation {
                 pass(argument % 64);
                 break;
             default:
-                work(static_cast<Work>(argument % kWorks));
+                work_.begin(static_cast<TcpWork::What>(argument % TcpWork::kCount));
         }
     }
 
     static bool put(Connection& connection, const void* data, size_t length) {
-        return send(connection.socket.get(), data, length, MSG_NOSIGNAL | MSG_DONTWAIT) ==
-               static_cast<ssize_t>(length);
+        return TcpVictim::put(connection.socket.get(), data, length);
     }
-    // The next message of the interface's, if it comes.
     template <typename Message>
     bool take(Connection& connection, Message* message) {
-        for (int round = 0; round < 20; ++round) {
-            if (recv(connection.socket.get(), message, sizeof(*message), MSG_DONTWAIT) ==
-                ssize_t{sizeof(*message)})
-                return true;
-            victim_.progress(1);
-        }
-        return false;
+        return victim_.take(connection.socket.get(), message);
     }
 
     wire::Hello hello(uint8_t argument) {
-        wire::Hello hello = victim_.hello(kPeer, association_);
+        wire::Hello hello = victim_.hello(TcpWork::kPeer, association_);
         hello.connection = (argument >> 2) & 3;
         if ((argument & 0x10) != 0) hello.association = ++association_;
         if ((argument & 0x20) != 0) ++hello.bulk_epoch;
@@ -164,10 +126,10 @@ class Conversation {
     }
     void knock(Connection& connection, uint8_t argument) {
         const wire::Hello said = hello(argument);
-        greet(connection, said, wire::key_of(victim_.listener().secret, ""));
+        greet(connection, said, victim_.key_of(victim_.listener().secret));
     }
     void resume(Connection& connection) {
-        wire::Hello said = victim_.hello(kPeer, association_);
+        wire::Hello said = victim_.hello(TcpWork::kPeer, association_);
         said.flags = wire::kCanResume | wire::kResumes;
         said.peer_association = victims_association_;
         attempt_ += next();
@@ -198,19 +160,16 @@ class Conversation {
 
     // The interface has connected to the peer.
     void answer(Connection& connection, uint8_t argument) {
-        ucs::net::Socket accepted;
-        for (int round = 0; round < 4 && listener_.accept(&accepted) != UCS_OK; ++round) {
-            victim_.progress(1);
-        }
+        ucs::Descriptor accepted = work_.accept();
         const auto verdict = static_cast<wire::Answer>(next());
         const uint8_t flags = next();
         const auto more = next_offset();
         if (!accepted) return;
-        connection.socket.reset(dup(accepted.descriptor()));
+        connection.socket = std::move(accepted);
         wire::Hello said{};
         if (!take(connection, &said)) return;
         const bool resumes = (said.flags & wire::kResumes) != 0;
-        const wire::Key key = resumes ? session_key_ : wire::key_of(kPeerSecret, "");
+        const wire::Key key = resumes ? session_key_ : victim_.key_of(TcpWork::kPeerSecret);
         wire::Challenge challenge{};
         challenge.magic = wire::kMagic;
         challenge.version = wire::kVersion;
@@ -244,7 +203,7 @@ class Conversation {
         for (size_t index = 0; index < count; ++index) {
             wire::Route route{};
             if ((argument & 0x80) == 0) victim_.device().write(route.device);
-            route.port = listener_.local().port();
+            route.port = work_.port();
             std::memcpy(&bytes[sizeof(frame) + index * sizeof(route)], &route, sizeof(route));
         }
         put(connection, bytes.data(), bytes.size());
@@ -274,73 +233,18 @@ class Conversation {
         }
     }
 
-    void work(Work work) {
-        if (endpoint_ == nullptr && !make_endpoint()) return;
-        operations_.emplace_back();
-        Operation& operation = operations_.back();
-        const uct::Iov piece = victim_.local(64);
-        ucs_status_t status = UCS_OK;
-        switch (work) {
-            case kMessage:
-                endpoint_->am_short(1, 2, piece.buffer, 40);
-                break;
-            case kPut:
-                status = endpoint_->put_zcopy({&piece, 1}, 4096, 1, &operation);
-                break;
-            case kGet:
-                status = endpoint_->get_zcopy({&piece, 1}, 4096, 1, &operation);
-                break;
-            case kAtomic:
-                status = endpoint_->atomic(uct::AtomicOp::kAdd, 8, 1, 0, &operation.old_value, 4096,
-                                           1, &operation);
-                break;
-            case kFlush:
-                status = endpoint_->flush(&operation);
-                break;
-            case kFence:
-                endpoint_->fence();
-                break;
-            case kCheck:
-                status = endpoint_->check(&operation);
-                break;
-            case kForget:
-                endpoint_.reset();
-                break;
-            default:
-                victim_.tcp().cut_off({device_, address_, {}}, kPeer);
-        }
-        if (status != UCS_INPROGRESS) operation.is_over = true;
-    }
-
-    bool make_endpoint() {
-        victim_.device().write(device_);
-        uct::tcp::ListenerAddress{listener_.local().port(), kPeer, kPeerSecret}.write(address_);
-        return victim_.tcp().create_endpoint({device_, address_, {}}, &endpoint_) == UCS_OK;
-    }
-
     void end() {
         for (Connection& connection : connections_) connection.socket.reset();
-        listener_.close();
-        pass(60);
-        const auto is_over = [](const Operation& operation) { return operation.is_over; };
-        if (!std::ranges::all_of(operations_, is_over)) std::abort();
-        endpoint_.reset();
-        pass(60);
-        if (victim_.tcp().open_connections() != 0 || victim_.tcp().handshakes() != 0) std::abort();
+        work_.end();
     }
 
     TcpVictim victim_;
-    bool works_ = false;
+    TcpWork work_;
     std::span<const uint8_t> input_;
-    ucs::net::Socket listener_;
     std::array<Connection, 4> connections_;
     uint32_t association_ = 1, victims_association_ = 0, attempt_ = 0;
     uint64_t received_ = 0;  // bytes of the session's stream
     wire::Key session_key_{};
-    std::array<std::byte, uct::tcp::DeviceAddress::kLength> device_{};
-    std::array<std::byte, uct::tcp::ListenerAddress::kLength> address_{};
-    std::deque<Operation> operations_;
-    std::unique_ptr<uct::Endpoint> endpoint_;
 };
 
 }  // namespace
@@ -353,6 +257,7 @@ void read_tcp_session(std::span<const uint8_t> input) {
 std::vector<Input> tcp_sessions() {
     constexpr uint8_t kWelcome = static_cast<uint8_t>(wire::Answer::kWelcome);
     constexpr uint8_t kOther = 1, kReset = 0x80;
+    using enum TcpWork::What;
     constexpr uint8_t kFrame[] = {0, 0,    0,   0, static_cast<uint8_t>(wire::FrameType::kHere),
                                   0, 0x77, 0x6c};
     Input begun = {kKnock, 0, kRoutes, 4, kRead, 0, kWork, kMessage, kWork, kMessage, kRead, 0};

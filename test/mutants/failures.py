@@ -8,6 +8,22 @@ MUTANTS = {
         "src/uct/tcp/association/responder.cc",
         {"        refuse(connection, wire::kNobody, get.operation);\n": ""},
         NO_MEMORY, "*AReadWithoutMemory*"),
+    "what is behind a fence without memory waits for ever": (
+        "src/uct/tcp/association/association_operations.cc",
+        {"    return fencing_ ? UCS_ERR_NO_RESOURCE : status;\n": "    return UCS_ERR_NO_RESOURCE;\n"},
+        NO_MEMORY, "*AFenceWithoutMemory*tcp"),
+    "OpenSSL is called without memory": (
+        "src/uct/tcp/network/tls.cc",
+        {"    return tried != nullptr;\n": "    return true;\n"},
+        NO_MEMORY, "*Encrypted.AReadWaits*"),
+    "what is not decrypted for want of memory is forgotten": (
+        "src/uct/tcp/association/tcp_connection_data.cc",
+        {"    has_early_input_ = true;\n": ""},
+        NO_MEMORY, "*Encrypted.Records*"),
+    "half a record is as good as a whole one": (
+        "src/uct/tcp/association/tcp_connection.cc",
+        {"return bytes > 0 && stream_.tls() != nullptr ? bytes + TlsContext::kRecord : bytes;": "return bytes;"},
+        ("uct_test",), "TcpFailover.*"),
     "a reset does not wait for room": (
         "src/ucp/endpoint/send_queue.cc",
         {"status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_)": "false"},

@@ -348,6 +348,22 @@ def flap(net, seconds):
 
 
 @long
+def short_losses_that_meet_what_is_sent_again_are_no_death():
+    # Where a kernel sends again after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s, it never meets a whole link.
+    def lose():
+        for lost, whole in [(3.7, 2.0), (1.5, 4.8), (2.2, 3.0)]:
+            for node in [0, 1]:
+                net.drop_all(node, 0)
+            time.sleep(lost)
+            for node in [0, 1]:
+                net.pass_all(node, 0)
+            time.sleep(whole)
+
+    with Topology(2, [Link()]) as net:
+        survives(net, lose, *MESSAGES, seconds=20)
+
+
+@long
 def messages_survive_links_that_come_and_go():
     with Topology(2, [Link(), Link()]) as net:
         survives(net, lambda: flap(net, 12), *MESSAGES, seconds=12)

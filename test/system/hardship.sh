@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Eight processes with checked traffic while lanes move, one of which is stopped for STOPPED (60) seconds, and
 # another one killed; over the emulated adapters, shared memory and TCP in turn, the last with a link that goes
-# and comes. Again and again with other seeds, for SECONDS_OF_HARDSHIP (3600). Nobody may hang, and nothing be
-# lost between those who live.
+# for less than OUTAGE (5) seconds and comes, with sessions and without. Again and again with other seeds, for
+# SECONDS_OF_HARDSHIP (3600). Nobody may hang, and nothing be lost between those who live.
 set -u
 
 # In a network of its own, where the link may go; without the right to that the link stays.
@@ -21,6 +21,7 @@ export UCX_DYNAMIC_TL_SWITCH_INTERVAL=20ms
 export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
 
 stopped=${STOPPED:-60}
+outage=${OUTAGE:-5}
 seconds=$((stopped + stopped / 2 + 4))
 end=$((SECONDS + ${SECONDS_OF_HARDSHIP:-3600}))
 seed=${SEED:-$RANDOM}
@@ -46,7 +47,10 @@ while [ $SECONDS -lt $end ]; do
     UCX_TLS=tcp,self round "TCP" --static
     [ $SECONDS -lt $end ] || break
     [ "${HARDSHIP_NETWORK:-}" = own ] || continue
-    UCX_TLS=tcp,self UCX_TCP_FAILOVER=y round "TCP, a link that goes" --static --shake
+    UCX_TLS=tcp,self UCX_TCP_FAILOVER=y round "TCP with sessions, a link that goes" --static --shake "$outage"
+    ip link set lo up
+    [ $SECONDS -lt $end ] || break
+    UCX_TLS=tcp,self round "TCP, a link that goes" --static --shake "$outage"
     ip link set lo up
 done
 echo "$rounds rounds, $failed failed"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--static]
-//              [--stop S] [--shake] [--kill | --die N]
+//              [--stop S] [--shake S] [--kill | --die N]
 //
-// With --shake the link (lo, of a network namespace of its own) goes away for less than 3 seconds
-// and comes back for longer, again and again.
+// With --shake the link (lo, of a network namespace of its own) goes away for less than S seconds
+// and comes back for three to six, again and again.
 //
 // Processes over the shared libraries, each with the traffic of traffic.h to all others, while
 // lanes are switched all the time; not with --static, for transports without. With --kill one is
@@ -49,8 +49,8 @@ struct Settings {
     unsigned patience = 30;
     uint64_t seed = 1;
     bool is_static = false;
-    unsigned stop = 0;  // seconds
-    bool shake = false;
+    unsigned stop = 0;   // seconds
+    unsigned shake = 0;  // seconds
     bool kill = false;
     uint64_t die = 0;  // operation at which it kills itself; 0: it is killed
 
@@ -279,12 +279,15 @@ std::vector<Blow> blows_of(const Settings& settings, const std::vector<pid_t>& c
     if (settings.kill && settings.die == 0)
         add_signal(milliseconds(settings.seconds * 500), settings.processes - 1, SIGKILL);
     ucs::Random random(settings.seed);
-    const auto some = [&] { return milliseconds(random.below(3000)); };
-    for (milliseconds at(1000); settings.shake && at < std::chrono::seconds(settings.seconds);) {
+    const auto less_than = [&](unsigned seconds) {
+        return milliseconds(random.below(uint64_t{1000} * seconds));
+    };
+    const std::chrono::seconds end(settings.shake != 0 ? settings.seconds : 0);
+    for (milliseconds at(1000); at < end;) {
         blows.push_back({at, [] { set_link("down"); }});
-        at += some();
+        at += less_than(settings.shake);
         blows.push_back({at, [] { set_link("up"); }});
-        at += std::chrono::seconds(3) + some();
+        at += std::chrono::seconds(3) + less_than(3);
     }
     std::ranges::stable_sort(blows, {}, &Blow::at);
     return blows;
@@ -356,8 +359,8 @@ int main(int argc, char** argv) {
         const bool has_value = index + 1 < argc;
         if (name == "--kill") {
             settings.kill = true;
-        } else if (name == "--shake") {
-            settings.shake = true;
+        } else if (name == "--shake" && has_value) {
+            settings.shake = static_cast<unsigned>(std::strtoul(argv[++index], nullptr, 10));
         } else if (name == "--static") {
             settings.is_static = true;
         } else if (name == "--die" && has_value) {
@@ -376,7 +379,7 @@ int main(int argc, char** argv) {
         } else {
             fmt::print(stderr,
                        "process_soak [--processes N] [--seconds S] [--patience S] [--seed N] "
-                       "[--static] [--stop S] [--shake] [--kill | --die N]\n");
+                       "[--static] [--stop S] [--shake S] [--kill | --die N]\n");
             return 2;
         }
     }

@@ -22,6 +22,8 @@ namespace {
 // Attempts that break follow each other ever more slowly, and not all peers' at the same time.
 constexpr ucs::Duration kFirstBackOff = std::chrono::milliseconds(1);
 constexpr unsigned kMostDoublings = 7;
+// While no way leads to the peer.
+constexpr ucs::Duration kNoWayBackOff = std::chrono::milliseconds(100);
 // Of a bulk connection where another way may be better.
 constexpr ucs::Duration kBulkConnectTime = std::chrono::milliseconds(500);
 
@@ -110,7 +112,7 @@ void TcpConnection::start() {
     if (!stream_) {
         ucs::log_debug("{}: cannot connect to {}: {}", course.from->device().name,
                        course.to.ip.text(), std::strerror(cause));
-        fail_later(status_of(cause));
+        if (!waits_for_way(status_of(cause))) fail_later(status_of(cause));
         return;
     }
     wait_until(State::kConnecting, patience);
@@ -120,7 +122,7 @@ void TcpConnection::start() {
 void TcpConnection::on_connected() {
     Rail& rail = association_.rail();
     if (const int error = stream_.pending_error(); error != 0) {
-        report_failure(status_of(error));
+        if (!waits_for_way(status_of(error))) report_failure(status_of(error));
         return;
     }
     wire::Hello hello = association_.hello();
@@ -187,6 +189,20 @@ void TcpConnection::on_welcome(const wire::Welcome& welcome) {
     }
 }
 
+// A link that is lost while a connection is made may come back, as for one that stands.
+// @return whether it is tried again
+bool TcpConnection::waits_for_way(ucs_status_t status) {
+    if (status != UCS_ERR_UNREACHABLE || index_ > 0) return false;
+    const Rail& rail = association_.rail();
+    if (no_way_until_ == ucs::kNever) {
+        no_way_until_ = ucs::deadline(rail.now(), rail.config().conn_timeout);
+    }
+    if (rail.now() >= no_way_until_) return false;
+    close();
+    wait_until(State::kBackOff, kNoWayBackOff);
+    return true;
+}
+
 void TcpConnection::retry() {
     close();
     const Rail& rail = association_.rail();
@@ -241,6 +257,7 @@ void TcpConnection::opened(Beginning beginning) {
     state_ = State::kOpen;
     was_open_ = true;
     attempts_ = 0;
+    no_way_until_ = ucs::kNever;
     peer_left_ = false;
     silence_.over();
     handshake_.reset();

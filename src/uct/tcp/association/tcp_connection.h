@@ -143,6 +143,7 @@ class TcpConnection final : public EventTarget, public Timer {
     void on_handshake();
     void on_welcome(const wire::Welcome& welcome);
     void refused(const std::string& reason);
+    bool waits_for_way(ucs_status_t status);
     void retry();
     void report_failure(ucs_status_t status);
     // What begins with a connection that stands.
@@ -165,6 +166,7 @@ class TcpConnection final : public EventTarget, public Timer {
     void drop_payload();
 
     bool must_read_on();
+    void read_later();
     ssize_t read_some(bool* full);
     ssize_t read_in_place(bool* full);
     bool prepare_buffer(uint64_t ahead, size_t* limit);
@@ -189,13 +191,14 @@ class TcpConnection final : public EventTarget, public Timer {
     bool was_open_ = false;         // since it was last begun
     bool has_lost_output_ = false;  // for lack of memory: no other connection can make up for it
     bool is_draining_ = false;
-    bool has_early_input_ = false;  // decrypted together with the welcome
+    bool has_early_input_ = false;  // read with the welcome, or when there was no memory to decrypt
     bool has_faulted_ = false;      // the kernel could not read what was to be sent
     bool is_interrupted_ = false;   // a handler has thrown: more may have come with its message
     uint8_t leave_sent_ = 0;        // bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;
+    ucs::Time no_way_until_ = ucs::kNever;  // so long attempts go on, once no way led to the peer
     uint64_t received_ = 0;
     Silence silence_;
     SocketStream stream_;

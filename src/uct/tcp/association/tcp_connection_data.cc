@@ -212,7 +212,11 @@ unsigned TcpConnection::receive() {
         const bool lands = payload_.active && payload_.left > 0 && !payload_.dropped;
         const ssize_t got = lands && buffered() == 0 ? read_in_place(&full) : read_some(&full);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
-        if (got <= 0) {
+        if (got <= 0) [[unlikely]] {
+            if (got < 0 && errno == ENOBUFS) {
+                read_later();
+                break;
+            }
             ended(got == 0 ? 0 : errno);
             return count + 1;
         }
@@ -232,6 +236,12 @@ unsigned TcpConnection::receive() {
                                          payload_.active);
     }
     return count;
+}
+
+// There is no memory to decrypt it. It may have left the kernel already, as early input has.
+void TcpConnection::read_later() {
+    has_early_input_ = true;
+    watch_as_needed();
 }
 
 // What has been read and decrypted is handled at once: the kernel does not tell of it.

@@ -54,7 +54,9 @@ constexpr ucs::config::Field<C> kFields[] = {
                         "Silence after which the kernel asks whether the peer lives, in whole "
                         "seconds; inf: never.",
                         {.least = "1s"}),
-    field<&C::keepcnt>("KEEPCNT", "3", "Questions without an answer before a peer counts as dead.",
+    field<&C::keepcnt>("KEEPCNT", "3",
+                       "Questions without an answer before a peer counts as dead; more, if "
+                       "USER_TIMEOUT is not over by then.",
                        {"1", "127"}),
     field<&C::keepintvl>("KEEPINTVL", "2s", "Time between such questions, in whole seconds.",
                          {.least = "1s"}),

@@ -23,7 +23,8 @@ void set(const Socket& socket, int level, int option, int value, const char* nam
     }
 }
 
-// Sent again without an answer, and nothing heard for so long: the way is in doubt.
+// What newer kernels (6.15) know and older headers do not.
+constexpr int kRtoMax = 44;  // TCP_RTO_MAX_MS
 
 int whole_seconds(ucs::Duration span) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(
@@ -36,7 +37,27 @@ void set_keep_alive(const Socket& socket, const Config& config) {
     set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
     set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
     set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(config.keepintvl), "TCP_KEEPINTVL");
-    set(socket, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(config.keepcnt), "TCP_KEEPCNT");
+    // A question is a packet like any other: it may stay without an answer for as long.
+    const ucs::Duration patience = user_timeout(config);
+    const int least = patience == ucs::kForever
+                          ? 1
+                          : (whole_seconds(patience) - 1) / whole_seconds(config.keepintvl) + 1;
+    constexpr int kMost = 127;  // the kernel's bound
+    const int count = std::min(std::max(static_cast<int>(config.keepcnt), least), kMost);
+    set(socket, IPPROTO_TCP, TCP_KEEPCNT, count, "TCP_KEEPCNT");
+}
+
+// The kernel repeats what is not answered ever more seldom. Two such packets, which fall into two
+// short losses of a link, would look like one long silence: so they are to be many.
+void repeat_often(const Socket& socket, const Config& config) {
+    constexpr int kInPatience = 8;
+    constexpr auto kLeast = std::chrono::milliseconds(1000),
+                   kMost = std::chrono::milliseconds(120000);
+    const ucs::Duration patience = user_timeout(config);
+    if (patience == ucs::kForever) return;
+    const auto span = std::chrono::ceil<std::chrono::milliseconds>(patience / kInPatience);
+    set(socket, IPPROTO_TCP, kRtoMax, static_cast<int>(std::clamp(span, kLeast, kMost).count()),
+        "TCP_RTO_MAX_MS");
 }
 
 void set_buffers(Socket& socket, const Config& config) {
@@ -60,6 +81,7 @@ ucs::Duration user_timeout(const Config& config) {
 void tune(const Socket& socket, const Config& config) {
     if (config.nodelay) set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
     set_keep_alive(socket, config);
+    repeat_often(socket, config);
 }
 
 void limit_send_ahead(const Socket& socket, const Config& config) {

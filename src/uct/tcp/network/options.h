@@ -9,7 +9,8 @@
 
 namespace uct::tcp {
 
-// Options of every connection: delay, buffers, keep-alive. What the kernel refuses is logged.
+// Options of every connection: delay, keep-alive, how often what is not answered is sent again.
+// What the kernel refuses is logged.
 void tune(const Socket& socket, const Config& config);
 // Of a connection for large transfers: UCX_TCP_SEND_AHEAD.
 void limit_send_ahead(const Socket& socket, const Config& config);

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -88,6 +89,15 @@ ssize_t copy(Direction direction, std::byte* contiguous, std::span<const iovec> 
         contiguous += piece.iov_len;
     }
     return static_cast<ssize_t>(length);
+}
+
+// OpenSSL asks for memory for each record, and is at an end with the connection where it gets none.
+// So it is not asked to read or write unless there is some more than it needs.
+bool has_memory() {
+    constexpr size_t kEnough = 1024;
+    void* volatile tried = std::malloc(kEnough);  // else it is left out
+    std::free(tried);
+    return tried != nullptr;
 }
 
 SSL_SESSION* session_with(SSL* connection, const wire::Key& key) {
@@ -347,7 +357,10 @@ ssize_t Tls::send(std::span<const iovec> pieces, BufferOwner owner) {
                 taken = -1;
             }
         }
-        if (taken > 0 && !write(from, static_cast<size_t>(taken))) {
+        if (taken > 0 && !has_memory()) {
+            errno = ENOBUFS;
+            taken = -1;
+        } else if (taken > 0 && !write(from, static_cast<size_t>(taken))) {
             errno = EPIPE;
             taken = -1;
         }
@@ -358,6 +371,10 @@ ssize_t Tls::send(std::span<const iovec> pieces, BufferOwner owner) {
 }
 
 ssize_t Tls::read(void* bytes, size_t room) {
+    if (!has_memory()) {
+        errno = ENOBUFS;
+        return -1;
+    }
     const OwnErrors errors;
     has_blocked_ = false;
     const int got =

@@ -76,7 +76,8 @@ class Tls {
         kOurs,   // it is there
         kUsers,  // it may be unmapped: that is EFAULT, as from the kernel
     };
-    // As the system's calls. What is not a record of the peer's is EBADMSG, from then on.
+    // As the system's calls. What is not a record of the peer's is EBADMSG, from then on. ENOBUFS:
+    // there is no memory, and nothing has happened yet; it may be tried again.
     ssize_t send(std::span<const iovec> pieces, BufferOwner owner);
     ssize_t receive(std::span<const iovec> pieces, BufferOwner owner);
     // The next receive() does not ask the kernel: it gives what has been read already.

@@ -475,12 +475,37 @@ TEST(TcpSockets, KeepAliveIsSetAsConfigured) {
     };
     EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
     EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 7);
-    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPCNT), 4);
+    // Nothing is answered for the whole time-out, not only while the questions are asked.
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPCNT), 7);
     EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 2);
     // Silence is judged by answers: the kernel would count a full window of a peer that lives.
     EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
     EXPECT_EQ(tcp::user_timeout(config), std::chrono::milliseconds(13000));
     EXPECT_EQ(option(IPPROTO_TCP, TCP_NODELAY), 1);
+}
+
+TEST(TcpSockets, WhatIsNotAnsweredIsRepeatedOftenWithinTheTimeOut) {
+    constexpr int kRtoMax = 44;  // TCP_RTO_MAX_MS
+    const auto repeated = [](const char* time_out) {
+        tcp::Config config;
+        std::string error;
+        ucs::config::Source source;
+        EXPECT_EQ(source.modify("TCP_USER_TIMEOUT", time_out, error), UCS_OK);
+        EXPECT_EQ(tcp::config_table().load(source, config, error), UCS_OK);
+        ucs::net::Socket socket;
+        EXPECT_EQ(ucs::net::Socket::open(AF_INET, &socket), UCS_OK);
+        int value = 0;
+        socklen_t length = sizeof(value);
+        tcp::tune(socket, config);
+        getsockopt(socket.descriptor(), IPPROTO_TCP, kRtoMax, &value, &length);
+        return value;
+    };
+    const int usual = repeated("inf");
+    if (usual == 0) GTEST_SKIP() << "the kernel has no such bound (before 6.15)";
+    EXPECT_EQ(usual, 120000);
+    EXPECT_EQ(repeated("auto"), 2000);
+    EXPECT_EQ(repeated("60s"), 7500);
+    EXPECT_EQ(repeated("100ms"), 1000);
 }
 
 TEST(TcpNetwork, AddressesShareTheirNetworkPart) {

@@ -10,7 +10,7 @@
 
 #include "ucs/sys/random.h"
 #include "uct/tcp/component.h"
-#include "unit/uct/world.h"
+#include "unit/uct/tcp/tcp_world.h"
 
 namespace uct::test {
 namespace {
@@ -100,6 +100,57 @@ TEST(TcpCarrier, IsAmongTheFactsOfADevice) {
         EXPECT_EQ(value("address"), "10.77.0.1/24");
         EXPECT_NE(value("link"), "");
         EXPECT_NE(value("estimate"), "");
+    });
+}
+
+// Of the routes of a network namespace: while they are lost, nothing leads anywhere.
+struct Routes {
+    Routes() {
+        EXPECT_TRUE(
+            run("ip link set lo up && ip rule add pref 10 lookup local && ip rule del "
+                "pref 0"));
+    }
+    void go() const { EXPECT_TRUE(run("ip rule add pref 5 unreachable")); }
+    void come() const { EXPECT_TRUE(run("ip rule del pref 5")); }
+};
+
+TEST(TcpCarrier, AConnectionThatFindsNoWayIsMadeWhenThereIsOne) {
+    with_cable([] {
+        const Routes routes;
+        TcpWorld world;
+        Endpoint& endpoint = world.connect(0, 1);
+        routes.go();
+        EXPECT_EQ(endpoint.am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
+        for (int i = 0; i < 5000; ++i) {
+            world.clock.advance(std::chrono::milliseconds(1));
+            world.progress();
+        }
+        EXPECT_TRUE(world.peer(0).failures.empty());
+        routes.come();
+        world.until([&] {
+            world.clock.advance(std::chrono::milliseconds(1));
+            return endpoint.am_short(1, 7, nullptr, 0) == UCS_OK;
+        });
+        world.until([&] { return world.peer(1).received.size() == 1; });
+    });
+}
+
+TEST(TcpCarrier, AConnectionThatFindsNoWayFailsInTime) {
+    with_cable([] {
+        const Routes routes;
+        TcpWorld world(2, {{"TCP_CONN_TIMEOUT", "2s"}});
+        Endpoint& endpoint = world.connect(0, 1);
+        routes.go();
+        EXPECT_EQ(endpoint.am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
+        const ucs::Time begin = world.clock.now();
+        world.until([&] {
+            world.clock.advance(std::chrono::milliseconds(10));
+            return !world.peer(0).failures.empty();
+        });
+        EXPECT_EQ(world.peer(0).failures[0].status, UCS_ERR_UNREACHABLE);
+        const auto lasted = world.clock.now() - begin;
+        EXPECT_GE(lasted, std::chrono::seconds(2));
+        EXPECT_LE(lasted, std::chrono::seconds(3));
     });
 }
 
