@@ -89,6 +89,8 @@ class QueuePairNegotiation {
     void on_idle();
     // No queue pair is left: they failed one by one.
     void on_all_failed() { drain(); }
+    // They are to serve others: none until the lane's next promotion.
+    void give_up() { drain(); }
     // The endpoint has failed or is freed: nothing is agreed any more.
     void on_gone();
 

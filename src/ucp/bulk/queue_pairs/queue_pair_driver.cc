@@ -51,7 +51,7 @@ unsigned QueuePairDriver::room() const {
 std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface,
                                                                QueuePairBudget::Share& share) {
     std::unique_ptr<uct::Endpoint> transport;
-    share = interfaces_.take_queue_pair();
+    share = interfaces_.take_queue_pair(interface, QueuePairBudget::Use::kBulk);
     if (!share) return nullptr;
     ThreadPool* const pool = engine_.threads();
     const bool is_on_thread =
@@ -193,7 +193,26 @@ void QueuePairDriver::handle(const Event& event) {
     }
 }
 
+// A lane of some worker of the process lacks a queue pair that an endpoint has for bulk: one
+// endpoint after the other gives its own up, until there is room.
+void QueuePairDriver::give_way() {
+    using State = QueuePairNegotiation::State;
+    const auto is_leaving = [](const auto& entry) {
+        return entry.second->negotiation.state() == State::kDraining;
+    };
+    if (std::ranges::any_of(sets_, is_leaving)) return;
+    const auto found = std::ranges::find_if(sets_, [](const auto& entry) {
+        return entry.second->negotiation.state() == State::kOpen && entry.second->is_wanted();
+    });
+    if (found == sets_.end()) return;
+    ucs::log_debug("worker {:016x}: queue pairs for bulk give way to a lane",
+                   found->second->endpoint().remote_uuid());
+    found->second->negotiation.give_up();
+}
+
 void QueuePairDriver::advance(ucs::Time now) {
+    if (held_ != 0 && interfaces_.is_lane_wanted()) [[unlikely]]
+        give_way();
     if (now < tick_) return;
     tick_ = ucs::kNever;
     for (const auto& [serial, set] : sets_) {

@@ -111,6 +111,7 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     // The endpoint to that peer that a message of that round is for; null: nobody is known.
     Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
     QueuePairSet& set_of(Endpoint& endpoint);
+    void give_way();
     void drop(Endpoint& endpoint);
     std::vector<unsigned> interfaces_of(const Endpoint& endpoint) const;
 

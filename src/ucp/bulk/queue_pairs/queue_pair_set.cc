@@ -214,6 +214,11 @@ void QueuePairSet::queue_pair_lost() {
         negotiation.on_all_failed();
 }
 
+bool QueuePairSet::is_wanted() const {
+    return std::ranges::any_of(
+        queue_pairs, [](const auto& queue_pair) { return queue_pair->share.is_wanted(); });
+}
+
 BulkQueuePair* QueuePairSet::find(uint64_t name) {
     for (const auto& queue_pair : queue_pairs) {
         if (queue_pair->transport != nullptr && name_of(*queue_pair) == name)

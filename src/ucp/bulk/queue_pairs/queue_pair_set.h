@@ -55,6 +55,8 @@ class QueuePairSet final : public QueuePairActions {
     // One of its queue pairs is no more.
     void queue_pair_lost();
     BulkQueuePair* find(uint64_t name);
+    // A lane lacks what one of its queue pairs takes.
+    bool is_wanted() const;
     uint64_t name_of(const BulkQueuePair& queue_pair) const {
         return uint64_t{negotiation.epoch()} << 16 | uint64_t{queue_pair.rail} << 8 |
                queue_pair.place;

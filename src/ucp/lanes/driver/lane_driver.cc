@@ -45,7 +45,7 @@ size_t tracked_endpoints(const Config& config) {
                       ucs::UsageTracker::kMinCapacity, ucs::UsageTracker::kMaxCapacity);
 }
 
-lanes::Config negotiator_config(const Config& config) {
+lanes::Config negotiator_config(const Config& config, uint32_t room) {
     lanes::Config result;
     result.cap = is_enabled(config) ? config.max_priority_endpoints : 0;
     // All that the tracker knows, and as many who send to this worker.
@@ -54,7 +54,7 @@ lanes::Config negotiator_config(const Config& config) {
         result.cap = kNoCap;
         result.max_links = UINT32_MAX;
     }
-    if (config.max_dedicated_qps) result.cap = std::min(result.cap, *config.max_dedicated_qps);
+    result.cap = std::min(result.cap, room);
     result.margin_permille = static_cast<uint32_t>(config.hysteresis_margin * 1000);
     result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
     // What waits for news of scores follows the rankings, which bring them.
@@ -72,8 +72,7 @@ lanes::Config negotiator_config(const Config& config) {
     result.window = config.switch_window;
     result.patience = static_cast<lanes::Time>(config.lane_patience.count());
     result.max_parked = config.max_parked_lanes;
-    // What it limits is in use or free, for whichever worker needs it.
-    result.keep = config.max_dedicated_qps ? 0 : static_cast<lanes::Time>(config.lane_keep.count());
+    result.keep = static_cast<lanes::Time>(config.lane_keep.count());
     return result;
 }
 
@@ -91,7 +90,7 @@ LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate&
       config_(config),
       clock_(clock),
       options_(options),
-      negotiator_(negotiator_config(config_), options.uuid, *this) {
+      negotiator_(negotiator_config(config_, options.room), options.uuid, *this) {
     interfaces.set_handler(AmId::kLane, on_control, this);
     interfaces.set_handler(AmId::kMarker, on_control, this);
     interfaces.set_handler(AmId::kOrdered, on_ordered, this);
@@ -121,7 +120,23 @@ void LaneDriver::tick() {
     negotiator_.set_time(lane_time(clock_.now()));
 }
 
+// A kept lane serves nobody yet: it goes where a lane of any worker of the process lacks its queue
+// pair.
+void LaneDriver::drop_wanted_lanes() {
+    std::vector<lanes::PeerId> wanted;
+    for (const auto& [peer, kept] : kept_) {
+        if (kept.share.is_wanted()) wanted.push_back({peer, 0});
+    }
+    for (const lanes::PeerId& peer : wanted) {
+        if (!interfaces_.is_lane_wanted()) return;
+        tick();
+        negotiator_.on_kept_lane_wanted(peer);
+    }
+}
+
 void LaneDriver::advance(ucs::Time now) {
+    if (!kept_.empty() && interfaces_.is_lane_wanted()) [[unlikely]]
+        drop_wanted_lanes();
     // What messages have led to is enough for one call, and so is a step of a ranking.
     bool may_decide = !std::exchange(has_decided_, false);
     if (tracker_) {

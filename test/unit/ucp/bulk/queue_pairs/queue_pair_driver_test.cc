@@ -128,6 +128,36 @@ TEST(QueuePairDriver, TheCapCountsLanesAndQueuePairsAtEveryInstant) {
     EXPECT_LE(pair.cluster.fabric.counters(uct::mock::Kind::kDedicated).peak_endpoints, 7u);
 }
 
+// Another context of the process wants a lane where the first one's bulk has all there is.
+TEST(QueuePairDriver, BulkGivesWayToALaneOfAnotherContext) {
+    Cluster::Options options = with_queue_pairs(8, 1);
+    options.config.max_priority_endpoints = 1;
+    options.config.max_adapter_qps = 4;
+    options.config.switch_interval = 1ms;  // a lane is tried again soon
+    options.fabric.room_for_dedicated = 1000;
+    options.in_one_process = 2;
+    Cluster cluster(4, options);
+    ucp::test::Region region(cluster.context(2), 64 << 12, 0xee);
+    const ucp_ep_h bulk = cluster.endpoint(0, 2), other = cluster.endpoint(1, 3);
+    region.open(bulk);
+    const std::vector<uint8_t> bytes = pattern(64 << 12, 1);
+    const auto put = [&] {
+        EXPECT_EQ(cluster.finish(ucp_put_nbx(bulk, bytes.data(), bytes.size(), region.address(0),
+                                             region.key, &ucp::test::kNothing)),
+                  UCS_OK);
+    };
+    ASSERT_EQ(ucpx_ep_lanes_request(bulk, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    put();
+    ASSERT_TRUE(cluster.until([&] { return cluster.dedicated_endpoints(0) == 4; }));
+    ASSERT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    EXPECT_TRUE(
+        cluster.until([&] { return cluster.lane_state(other) == UCPX_LANE_STATE_ESTABLISHED; }));
+    EXPECT_EQ(cluster.lane_state(bulk), UCPX_LANE_STATE_ESTABLISHED);
+    EXPECT_LE(cluster.dedicated_endpoints(0) + cluster.dedicated_endpoints(1), 4u);
+    put();
+    EXPECT_TRUE(region.bytes == bytes);
+}
+
 TEST(QueuePairDriver, FewerWhereTheDeviceHasNoMore) {
     Cluster::Options options = with_queue_pairs(8);
     options.fabric.max_dedicated = 4;  // of each device
