@@ -9,6 +9,7 @@
 #include "ucp/base/sender.h"
 #include "ucp/lanes/driver/savings.h"
 #include "ucs/log/log.h"
+#include "ucs/sys/random.h"
 
 namespace ucp {
 namespace {
@@ -32,6 +33,9 @@ constexpr size_t kCollectedAtOnce = 20, kRankedAtOnce = 3;
 // What one progress does of the messages that have come together. Each of a lane's steps may cost a
 // switch of the other direction, and the rest a decision at most.
 constexpr unsigned kHeardAtOnce = 2;
+
+// An endpoint's value is found out anew so seldom, as that reads all that was learned of its lanes.
+constexpr uint64_t kLooksToRevalue = 16;
 
 constexpr uint32_t kNoCap = 1u << 24;  // more endpoints than any worker has
 
@@ -193,9 +197,9 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
         const bool counts = bytes->bytes != ucs::config::MemorySize::kInfinite;
         bytes_per_message = counts ? static_cast<double>(bytes->bytes) : 0;
     }
-    ucs::UsageTracker::Value value =
-        savings(attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
-                config_.bulk_slice_size, bytes_per_message);
+    ucs::UsageTracker::Value value = savings(
+        attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
+        config_.bulk_slice_size, bytes_per_message, endpoint->configuration().measured_saving());
     if (const auto weight = weights_.find(uuid); weight != weights_.end()) {
         value.per_message *= weight->second;
         value.per_byte *= weight->second;
@@ -226,6 +230,9 @@ void LaneDriver::collect_scores() {
         collection_.place, kCollectedAtOnce, [&](const ucs::UsageTracker::Usage& usage) {
             Endpoint* endpoint = endpoints_.find(usage.id);
             if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
+            // What is learned meanwhile takes effect in one of so many intervals, on average.
+            if (endpoint->learned() != nullptr && ucs::mix64(++looks_) % kLooksToRevalue == 0)
+                tracker_->revalue(endpoint->tracker_hook());
             found.push_back({enter(*endpoint), usage.rate, usage.deviation * usage.deviation});
             std::push_heap(found.begin(), found.end());
         });

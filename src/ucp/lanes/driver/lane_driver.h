@@ -195,6 +195,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
+    uint64_t looks_ = 0;  // at rates of endpoints that learn
     RateCollection collection_;
     std::vector<lanes::Peer> scored_, scored_before_;  // in order
     std::unordered_map<uint64_t, double> weights_;     // by the peer's worker id; others have 1
