@@ -7,7 +7,9 @@ The library's part of a call is what the call costs less what it spends inside t
 (src/softhca, standing in for libibverbs and libmlx5): the cost of every edge from a function of the
 library to one of the adapter is taken off whole.
 
-usage: instructions.py PROGRAM [--functions] [--checksum] [--check]
+usage: instructions.py PROGRAM [--untracked PROGRAM] [--functions] [--checksum] [--check]
+  --untracked  the same program with sends that were compiled without a usage tracker: those of the
+               library must cost as much while it is disarmed
   --functions  also list where the instructions are
   --checksum   with UCX_CHECKSUM=crc32c, where nothing goes in slices
   --check      fail if a limit is broken or memory allocated, skip (77) where counts would mean
@@ -195,6 +197,7 @@ def is_hardened(program):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
+    parser.add_argument("--untracked")
     parser.add_argument("--functions", action="store_true")
     parser.add_argument("--checksum", action="store_true")
     parser.add_argument("--check", action="store_true")
@@ -224,6 +227,12 @@ def main():
                 for function, cost in sorted(functions.items(), key=lambda item: -item[1]):
                     if cost >= 0.05:
                         print(f"    {what:8} {cost:8.2f} {function}")
+    untracked = {}
+    for name, lane, tracker, variables in CASES if arguments.untracked else []:
+        if tracker == "off":
+            continue
+        untracked[name] = measure(arguments.untracked, tracker, lane, {**common, **variables}, ("send",))["send"][0]
+        print(f"{name + ', compiled without':40} {untracked[name]:8.2f}", flush=True)
     if arguments.checksum:
         return 0
     parts = measure(arguments.program, "off", "bulk",
@@ -269,6 +278,15 @@ def main():
     if round(sends[CASES[3][0]] - base, 2) > ARMED_EXTRA:
         failures.append(f"{CASES[3][0]}: {sends[CASES[3][0]] - base:+.2f} instructions, "
                         f"allowed are {ARMED_EXTRA}")
+    for name, _, tracker, _ in CASES:
+        if name not in untracked:
+            continue
+        more = round(sends[name] - untracked[name], 2)
+        if tracker == "disarmed" and more != 0:
+            failures.append(f"{name}: {more:+.2f} instructions against a build without a tracker, allowed is none")
+        # Else the other program has the library's sends, and the comparison says nothing.
+        if tracker == "armed" and more <= 0:
+            failures.append(f"{name}: {more:+.2f} instructions against a build without a tracker, which counts as well")
     for name, lane, tracker, _ in CASES:
         limit = SENDS[lane] + (HARDENING if is_hardened(arguments.program) else 0)
         if tracker == "disarmed" and sends[name] > limit:
