@@ -199,6 +199,7 @@ class MockDomain final : public MemoryDomain {
         attributes_.remote_key_length = 8;
         attributes_.register_overhead = 1e-6;
         attributes_.register_per_byte = 60e-12;
+        attributes_.max_dedicated = fabric.config.room_for_dedicated;
     }
 
     const MemoryDomainAttributes& attributes() const override { return attributes_; }

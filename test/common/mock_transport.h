@@ -39,6 +39,9 @@ struct Config {
     unsigned pieces_at_once = 32;       // that one call copies (kPieces)
     unsigned poll_batch = 16;           // events handled by one call of progress()
     size_t max_dedicated = SIZE_MAX;    // dedicated endpoints of one interface
+    // Dedicated endpoints of all processes that each device says it has room for. The default: none
+    // of them is counted.
+    size_t room_for_dedicated = SIZE_MAX;
 
     OperationLimits am{64, 1024, 4096, 4, 64};
     OperationLimits put{64, 1024, 16384, 4, 0};

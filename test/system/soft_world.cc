@@ -25,6 +25,7 @@ Cluster::Options SoftWorld::cluster_options(const Options& options, SoftWire& wi
     cluster.config.transports = {false, options.transports};
     cluster.seed = options.traffic.seed;
     cluster.tick = options.tick;
+    cluster.in_one_process = options.in_one_process;
     return cluster;
 }
 

@@ -29,6 +29,7 @@ class SoftWorld {
         SoftWire::Variables variables = {{"RC_TIMEOUT", "16us"}, {"RC_RNR_TIMEOUT", "20us"}};
         std::vector<std::string> transports = {"dc_mlx5", "rc_mlx5"};
         ucs::Duration tick{500};
+        size_t in_one_process = 0;  // Cluster::Options
     };
 
     explicit SoftWorld(const Options& options);

@@ -22,6 +22,11 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                         "Number of endpoints to expect, for the cost of transports "
                                         "that grows with it. auto: what the program says.",
                                         {.least = "1"}),
+    field<&Config::processes_on_host>(
+        "NUM_PPN", "auto",
+        "Processes of the job on this host, which share its adapters (UCX_MAX_ADAPTER_QPS). auto: "
+        "what the program says, or else the launcher (Open MPI, MPICH, Slurm), or else 1.",
+        {.least = "1"}),
     field<&Config::max_rails>("MAX_RNDV_RAILS", "4",
                               "Devices over which an endpoint spreads large messages.",
                               {.least = "1", .most = "8"}),
@@ -214,9 +219,16 @@ constexpr ucs::config::Field<Config> kFields[] = {
                              {.most = "8"}),
     field<&Config::max_dedicated_qps>("MAX_DEDICATED_QPS", "auto",
                                       "Queue pairs of all promoted endpoints of the workers of a "
-                                      "context together, lanes and those for bulk, at most; no "
-                                      "lane is kept then (UCX_DYNAMIC_TL_KEEP). auto: of each "
-                                      "worker ten times UCX_MAX_PRIORITY_EPS."),
+                                      "context together, lanes and those for bulk, at most. auto: "
+                                      "of each worker ten times UCX_MAX_PRIORITY_EPS, and of all "
+                                      "what UCX_MAX_ADAPTER_QPS leaves them."),
+    field<&Config::max_adapter_qps>(
+        "MAX_ADAPTER_QPS", "auto",
+        "Queue pairs of promoted endpoints on each adapter at most, of all processes of this host: "
+        "each process has an equal part (UCX_NUM_PPN), one at least, for all of its contexts. "
+        "auto: 4096, or half of what the adapter can have, if that is less; with "
+        "UCX_LANES=dedicated any number.",
+        {.least = "1"}),
     field<&Config::keepalive_interval>("KEEPALIVE_INTERVAL", "20s",
                                        "How often peers of idle endpoints are checked, if the "
                                        "endpoint's error handling mode is peer; inf: never."),

@@ -58,6 +58,7 @@ struct Config {
     ucs::config::AllowList self_devices;
     ucs::config::AllowList accelerator_devices;
     std::optional<size_t> estimated_endpoints;
+    std::optional<size_t> processes_on_host;
     unsigned max_rails = 0;
     double max_rail_ratio = 0;
     bool prefer_nearest = false;
@@ -118,6 +119,7 @@ struct Config {
     unsigned bulk_shards = 0;
     unsigned bulk_qps = 0;
     std::optional<unsigned> max_dedicated_qps;
+    std::optional<unsigned> max_adapter_qps;  // of all processes of the host
     // Queue pairs of promoted endpoints, lanes and those for bulk together; UINT32_MAX: any
     // number.
     unsigned dedicated_qps() const {

@@ -2,6 +2,7 @@
 #include "ucp/context/context.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <string_view>
 
@@ -87,6 +88,34 @@ std::string_view adapter_of(std::string_view device) {
     return device.substr(0, device.rfind(':'));
 }
 
+// Queue pairs whose state an adapter keeps at hand. A connection takes about 375 bytes of it, and a
+// ConnectX-5 has some 2 MiB for all that it keeps (Kalia, Kaminsky, Andersen: Datacenter RPCs can
+// be General and Fast, NSDI 2019): these take three quarters of that.
+constexpr size_t kAtHand = 4096;
+
+// How many processes the launcher has started on this host; 0: it does not say.
+size_t launched_on_host() {
+    // Slurm's is a list for all hosts, "4(x2),3", which does not say which one this is: the
+    // largest.
+    for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE",
+                             "SLURM_STEP_TASKS_PER_NODE"}) {
+        const std::optional<std::string> value = ucs::runtime().environment->get(name);
+        if (!value) continue;
+        size_t most = 0;
+        for (size_t begin = 0; begin < value->size();) {
+            size_t number = 0;
+            const char* const end = value->data() + value->size();
+            const auto [rest, error] = std::from_chars(value->data() + begin, end, number);
+            if (error == std::errc()) most = std::max(most, number);
+            begin = value->find(',', static_cast<size_t>(rest - value->data()));
+            if (begin == value->npos) break;
+            ++begin;
+        }
+        if (most != 0) return most;
+    }
+    return 0;
+}
+
 }  // namespace
 
 ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
@@ -119,6 +148,10 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
     }
     if (has(UCP_PARAM_FIELD_NAME) && params.name != nullptr) made->name_ = params.name;
     if (made->name_.empty()) made->name_ = "swiftlane";
+    size_t processes = config.processes_on_host.value_or(0);
+    if (processes == 0 && has(UCP_PARAM_FIELD_ESTIMATED_NUM_PPN))
+        processes = params.estimated_num_ppn;
+    if (processes == 0 && !seams.virtual_time) processes = launched_on_host();
     made->domains_.set_options(
         {.is_shared = has(UCP_PARAM_FIELD_MT_WORKERS_SHARED) && params.mt_workers_shared != 0,
          .exports_memory = made->has_feature(UCP_FEATURE_EXPORTED_MEMH),
@@ -127,6 +160,10 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
     ucs_status_t status = made->find_resources(seams);
     if (status == UCS_OK) status = made->open_registration_cache();
     if (status != UCS_OK) return status;
+    AdapterCounts counts;  // may go: the limits keep their counts
+    AdapterCounts* shared = seams.adapter_counts;
+    if (shared == nullptr) shared = seams.components ? &counts : &AdapterCounts::own();
+    made->limit_queue_pairs(*shared, std::max<size_t>(processes, 1));
     open_device_memory(config.memory_events);
     *context = std::move(made);
     return UCS_OK;
@@ -265,6 +302,22 @@ void Context::measure_distances() {
         if (resource.device_type != uct::DeviceType::kNetwork) continue;
         resource.distance =
             static_cast<float>(topology->distance(adapter_of(resource.device), cpus));
+    }
+}
+
+void Context::limit_queue_pairs(AdapterCounts& counts, size_t processes) {
+    // Whoever wants a lane to each peer has them.
+    if (config_.lanes == LaneMode::kDedicated && !config_.max_adapter_qps) return;
+    for (unsigned index = 0; index < domains_.size(); ++index) {
+        const Domain& domain = domains_[index];
+        const size_t room = domain.memory->attributes().max_dedicated;
+        if (room == SIZE_MAX) continue;
+        const size_t most = std::min<size_t>(config_.max_adapter_qps.value_or(kAtHand), room);
+        const auto part = static_cast<uint32_t>(std::max<size_t>(most / processes, 1));
+        const std::string adapter(adapter_of(domain.device));
+        queue_pair_budget_->limit(index, counts.find_or_make(adapter), part);
+        ucs::log_debug("{}: {} queue pairs at most for lanes and bulk, as {} processes share {}",
+                       adapter, part, processes, most);
     }
 }
 

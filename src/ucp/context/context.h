@@ -44,6 +44,9 @@ struct ContextSeams {
     bool virtual_time = false;  // the clock moves only between progress calls: look every time
     std::optional<uint64_t> seed;
     std::optional<std::span<uct::Component* const>> components;
+    // Of the process that the context belongs to; null: the one that runs, or one of its own if it
+    // is given components.
+    AdapterCounts* adapter_counts = nullptr;
 };
 
 // Configuration, devices and memory of one program.
@@ -58,7 +61,7 @@ class Context {
     const Config& config() const { return config_; }
     DomainSet& domains() { return domains_; }
     const DomainSet& domains() const { return domains_; }
-    // Of all its workers.
+    // Of all its workers, and of the process.
     QueuePairBudget& queue_pair_budget() const { return *queue_pair_budget_; }
     std::span<const TransportResource> resources() const { return resources_; }
     std::span<const LeftOut> left_out() const { return left_out_; }
@@ -96,6 +99,8 @@ class Context {
     std::optional<unsigned> open_domain(uct::Component& component, const std::string& device);
     void drop_needless_auxiliaries();
     void measure_distances();
+    // @param processes  that share the adapters
+    void limit_queue_pairs(AdapterCounts& counts, size_t processes);
     ucs_status_t open_registration_cache();
 
     const uint32_t process_ = ucs::process_id();

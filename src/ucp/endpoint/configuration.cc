@@ -100,6 +100,31 @@ std::optional<LearnedLane> EndpointConfiguration::learned_over(
     return learned;
 }
 
+std::optional<double> EndpointConfiguration::measured_saving() const {
+    using select::LearnedCosts;
+    if (!scalable_learned_ || !dedicated_learned_) return std::nullopt;
+    double sum = 0, messages = 0;
+    for (const select::Load load :
+         {select::Load::kAlone, select::Load::kOneWay, select::Load::kBothWays}) {
+        for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
+            const size_t length = LearnedCosts::least_of_size(size);
+            const auto which = LearnedCosts::class_of_size(load, size);
+            const auto measured = [&](const LearnedLane& lane) {
+                const select::Ways* ways = lane.ways_of(load, length);
+                return ways == nullptr ? LearnedCosts::Measured{}
+                                       : lane.costs->measured(which, *ways, length);
+            };
+            const auto scalable = measured(*scalable_learned_);
+            const auto dedicated = measured(*dedicated_learned_);
+            const double weight = std::min(scalable.count, dedicated.count);
+            sum += weight * (scalable.time - dedicated.time) / static_cast<double>(length);
+            messages += weight;
+        }
+    }
+    if (messages == 0) return std::nullopt;
+    return sum / messages;
+}
+
 LaneUse EndpointConfiguration::use_of(LaneRole role, ucs_memory_type_t type) const {
     LaneUse use{.scalable = lanes_.scalable, .dedicated = lanes_.dedicated};
     if (type != UCS_MEMORY_TYPE_HOST) {

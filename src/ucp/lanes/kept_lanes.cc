@@ -53,6 +53,11 @@ void KeptLanes::drop(const LinkId& link) {
     drop_at_sink(link);
 }
 
+void KeptLanes::drop_unless_pinned(const LinkId& link) {
+    const auto found = lanes_.find(link);
+    if (found != lanes_.end() && !found->second.pinned) drop(link);
+}
+
 void KeptLanes::drop_at_sink(const LinkId& link) {
     state_.actions.drop_kept({link.low == state_.worker ? link.high : link.low, link.connection});
 }

@@ -37,6 +37,7 @@ class KeptLanes {
 
     // No effect if there is none.
     void drop(const LinkId& link);
+    void drop_unless_pinned(const LinkId& link);
     // @return false if all that are kept, if any, are pinned
     bool drop_oldest();
     // The oldest, if it has been kept for long enough.

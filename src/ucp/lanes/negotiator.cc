@@ -477,6 +477,11 @@ void Negotiator::on_kept_lane_lost(const PeerId& peer) {
     kept_.lose(id_of(peer));
 }
 
+void Negotiator::on_kept_lane_wanted(const PeerId& peer) {
+    Event event(*this);
+    kept_.drop_unless_pinned(id_of(peer));
+}
+
 void Negotiator::forget(Peer peer) {
     Event event(*this);
     remove(peer);

@@ -72,6 +72,9 @@ class Negotiator final : private Ranking::Callbacks {
     void on_peer_died(Peer peer);
     // The lane kept for that link failed, and the sink has destroyed it.
     void on_kept_lane_lost(const PeerId& peer);
+    // What the lane kept for the peer takes is wanted elsewhere: it is dropped, unless it is
+    // pinned.
+    void on_kept_lane_wanted(const PeerId& peer);
 
     // --- the interface.
     // kDedicated: ask as the hottest of all, whatever was measured. kScalable: give back, take

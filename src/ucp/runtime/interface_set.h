@@ -99,8 +99,13 @@ class InterfaceSet {
     void set_handler(AmId id, uct::AmHandler handler, void* argument) {
         handlers_.entries[static_cast<size_t>(id)] = {handler, argument};
     }
-    // For a dedicated queue pair that is to be made; none if the context's are all in use.
-    QueuePairBudget::Share take_queue_pair() { return QueuePairBudget::Share(*queue_pair_budget_); }
+    // For a dedicated queue pair that is to be made; none if all are in use that the process may
+    // have.
+    QueuePairBudget::Share take_queue_pair(unsigned index, QueuePairBudget::Use use) {
+        return queue_pair_budget_->take(interfaces_[index].domain, use);
+    }
+    // A lane of some worker of the process found no room.
+    bool is_lane_wanted() const { return queue_pair_budget_->is_lane_wanted(); }
     // Hands over a message that was held back, or that came within another one of that worker.
     void deliver(uint64_t worker, uint8_t id, void* data, size_t length);
 

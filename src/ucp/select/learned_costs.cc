@@ -81,6 +81,18 @@ Way LearnedCosts::best(Class which, const Ways& ways, size_t length, Way usual) 
     return best_of(classes_[which.index], ways, length, usual);
 }
 
+LearnedCosts::Measured LearnedCosts::measured(Class which, const Ways& ways, size_t length) const {
+    Measured best;
+    for (const Way way : {Way::kEager, Way::kRendezvous}) {
+        const Figure& known = figure(which, way);
+        if (!is_known(known)) continue;
+        const double time = estimate(classes_[which.index], ways, way, length);
+        if (best.count == 0 || time < best.time)
+            best = {time, known.learned != 0 ? known.learned : known.kept};
+    }
+    return best;
+}
+
 LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t length, Way usual) {
     State& state = classes_[which.index];
     const Way best = best_of(state, ways, length, usual);

@@ -56,6 +56,8 @@ class LearnedCosts {
     static Class class_of_size(Load load, size_t size) {
         return {load, static_cast<uint16_t>(static_cast<size_t>(load) * kSizes + size)};
     }
+    // The least length of that size; of the first one, which has all below, 4 KiB.
+    static size_t least_of_size(size_t size) { return size_t{1} << (size + kShortest - 1); }
     static size_t size_of(size_t length) {
         const auto width = static_cast<size_t>(std::bit_width(length));
         return width < kShortest ? 0 : std::min(width - kShortest, kSizes - 1);
@@ -75,6 +77,12 @@ class LearnedCosts {
     // @return false: it says nothing, as somebody was away meanwhile
     bool observe(Class which, Way way, double assumed, const MessageTime& time);
 
+    // What is known of the class's messages by the better of the ways that are known.
+    struct Measured {
+        double time = 0;     // seconds, of a message of that length
+        uint32_t count = 0;  // messages that say so, of whatever process; 0: nothing is known
+    };
+    Measured measured(Class which, const Ways& ways, size_t length) const;
     // How many times its assumed time a way takes; 0: nothing is known.
     float factor(Class which, Way way) const { return figure(which, way).factor; }
     // Messages of this process that say so.

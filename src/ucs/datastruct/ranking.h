@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace ucs {
 
@@ -207,8 +208,16 @@ class Ranking {
         if (options_.trickle_ratio == 0 || worthy_ <= enough) return options_.min_score;
         Score highest = 0;
         for (const Tree& one : trees_) {
-            auto at = one.lower_bound(Rank{options_.pinned, {}});
-            if (at != one.begin()) highest = std::max(highest, (--at)->standing.rank.score);
+            if (one.empty()) continue;
+            // Few trees have a pinned one, and the last of a tree is found at once.
+            auto at = one.rbegin();
+            if (at->standing.rank.score < options_.pinned) {
+                highest = std::max(highest, at->standing.rank.score);
+                continue;
+            }
+            const auto pinned = one.lower_bound(Rank{options_.pinned, {}});
+            if (pinned != one.begin())
+                highest = std::max(highest, std::prev(pinned)->standing.rank.score);
         }
         return std::max(options_.min_score, highest / options_.trickle_ratio);
     }

@@ -37,6 +37,9 @@ struct MemoryDomainAttributes {
     size_t remote_key_length = 0;  // bytes of a packed key; 0: no remote access
     double register_overhead = 0;  // seconds per registration
     double register_per_byte = 0;  // seconds per byte registered; 0: no page is pinned
+    // Dedicated endpoints of all processes that the device has room for; SIZE_MAX: it is no device
+    // that has to keep anything of them.
+    size_t max_dedicated = SIZE_MAX;
 };
 
 // Something that people want to know of a device: {"link", "InfiniBand, 4x, 100 Gb/s"}.

@@ -63,6 +63,8 @@ class Cluster {
         size_t request_size = 0;
         ucs::Duration tick = std::chrono::microseconds(1);  // of the clock, for each step()
         ucs_thread_mode_t thread_mode = UCS_THREAD_MODE_SINGLE;
+        // So many contexts, the first ones, are of one process; each other is one by itself.
+        size_t in_one_process = 0;
     };
 
     explicit Cluster(size_t size) : Cluster(size, Options()) {}
@@ -188,6 +190,7 @@ class Cluster {
         seams.virtual_time = true;
         seams.seed = options.seed * 1000 + index;
         seams.components = components_;
+        if (index < options.in_one_process) seams.adapter_counts = &adapter_counts_;
         std::unique_ptr<Context> context;
         ASSERT_EQ(Context::create(params, options.config, seams, &context), UCS_OK);
         contexts_.push_back(std::move(context));
@@ -203,6 +206,7 @@ class Cluster {
     ucs::Duration tick_;
     size_t still_ = SIZE_MAX;  // the worker that hold_still() named
     std::array<uct::Component*, 1> components_;
+    AdapterCounts adapter_counts_;
     std::vector<std::unique_ptr<Context>> contexts_;
     std::vector<ucp_worker_h> workers_;
     // Killed processes clean up nothing: their workers stay, where leak checkers find them.

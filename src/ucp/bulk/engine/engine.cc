@@ -250,6 +250,11 @@ void Engine::register_for_peer(Endpoint& endpoint, const Memory& memory, size_t 
 
 // --- questions
 
+uint64_t Engine::begun(const Endpoint& endpoint) const {
+    const PathGroup* const group = find(endpoint);
+    return group == nullptr ? 0 : group->begun;
+}
+
 const PathGroup* Engine::find(const Endpoint& endpoint) const {
     return parts_->paths.find(endpoint);
 }

@@ -98,6 +98,8 @@ class Engine {
 
     // What there is of the endpoint; null: it has had no transfers.
     const PathGroup* find(const Endpoint& endpoint) const;
+    // Bytes of all transfers of the endpoint so far.
+    uint64_t begun(const Endpoint& endpoint) const;
     // Records that are in use.
     size_t transfers_in_use() const;
     size_t chains_in_use() const;

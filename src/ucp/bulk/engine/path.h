@@ -125,6 +125,7 @@ struct PathGroup {
     void wake() { run_queue.wake(*this); }
     // A transfer of so many bytes starts.
     void note_start(uint64_t bytes, ucs::Time now) {
+        begun += bytes;
         uint64_t ahead = 0;
         for (const auto& path : paths) ahead += path->meter.under_way();
         // Of those that wait, which may be many, two tell enough.
@@ -138,6 +139,7 @@ struct PathGroup {
     std::vector<std::unique_ptr<Path>> paths;   // the first is the endpoint's own lane
     WaitingList waiting;                        // transfers with slices to post, by turns
     Mixture mixture;                            // of long ones and short ones
+    uint64_t begun = 0;                         // bytes of all transfers so far
     TransferList transfers;                     // all
     bool is_awake = false;                      // in the run queue
     bool is_watched = false;                    // the same

@@ -85,8 +85,8 @@ void QueuePairNegotiation::on_message(const QueuePairMessage& message) {
     const bool is_current = state_ != State::kClosed && message.epoch == epoch_;
     if (!is_current) {
         // Its sender is in a round that this end has lost, or never had.
-        const bool is_refusal = message.type == Type::kGrant && message.addresses.empty();
-        if (!message.is_answer && !is_refusal) sink_.send({Type::kDown, message.epoch, true, {}});
+        if (!message.is_answer && !message.is_refusal())
+            sink_.send({Type::kDown, message.epoch, true, {}});
         return;
     }
     switch (message.type) {

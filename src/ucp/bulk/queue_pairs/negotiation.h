@@ -38,6 +38,8 @@ struct QueuePairMessage {
     // kOpen, kGrant: of the sender's queue pairs, as QueuePairActions wants them; none: a refusal.
     std::vector<std::byte> addresses;
 
+    bool is_refusal() const { return type == Type::kGrant && addresses.empty(); }
+
     static constexpr size_t kHeader = 6;
     static constexpr size_t kMaxAddresses = 4096;
 };
@@ -89,6 +91,14 @@ class QueuePairNegotiation {
     void on_idle();
     // No queue pair is left: they failed one by one.
     void on_all_failed() { drain(); }
+    // They are to serve others: none until on_room(), or the lane's next promotion.
+    void give_up() { drain(); }
+    // There may be some again: no effect unless is_lacking().
+    void on_room() {
+        if (is_lacking()) open_if_due();
+    }
+    // There are none, though the lane is up and there are bulk transfers.
+    bool is_lacking() const { return state_ == State::kClosed && is_lane_up_ && is_wanted_; }
     // The endpoint has failed or is freed: nothing is agreed any more.
     void on_gone();
 

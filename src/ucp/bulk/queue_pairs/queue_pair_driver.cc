@@ -14,6 +14,8 @@ namespace {
 
 // How often a peer that keeps an end waiting is asked.
 constexpr ucs::Duration kQuestionInterval = std::chrono::milliseconds(100);
+// Where there are not enough queue pairs for all.
+constexpr ucs::Duration kReviewInterval = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -33,25 +35,40 @@ QueuePairDriver::QueuePairDriver(DeferredWork& work, InterfaceSet& interfaces,
 
 QueuePairDriver::~QueuePairDriver() = default;
 
-// Lanes come first: what they may need is kept back, and one queue pair for every lane that may yet
-// come, so that the first do not take all.
-unsigned QueuePairDriver::room() const {
+// Lanes come first: what they may need is kept back.
+unsigned QueuePairDriver::total() const {
     if (options_.each == 0) return 0;
     if (options_.total == UINT32_MAX) return UINT32_MAX;
-    const unsigned cap = options_.lane_cap;
-    const uint64_t taken = uint64_t{cap} + held_;
-    if (options_.total <= taken) return 0;
-    const auto left = static_cast<unsigned>(options_.total - taken);
-    const auto with = static_cast<unsigned>(std::ranges::count_if(
-        sets_, [](const auto& entry) { return !entry.second->queue_pairs.empty(); }));
-    const unsigned later = cap > with + 1 ? cap - with - 1 : 0;
-    return left > later ? left - later : 1;
+    return options_.total - std::min(options_.total, options_.lane_cap);
+}
+
+// At first, when nothing was measured, one queue pair is kept back for every lane that may yet
+// come, so that the first do not take all. Later they go by what they bring.
+unsigned QueuePairDriver::room_of(QueuePairSet& set) const {
+    const unsigned most = total();
+    if (most == UINT32_MAX || most <= held_) return most - std::min(most, held_);
+    const unsigned left = most - held_;
+    if (set.negotiation.epoch() == 0) {
+        const unsigned cap = options_.lane_cap;
+        const auto with = static_cast<unsigned>(std::ranges::count_if(
+            sets_, [](const auto& entry) { return !entry.second->queue_pairs.empty(); }));
+        const unsigned later = cap > with + 1 ? cap - with - 1 : 0;
+        return left > later ? left - later : 1;
+    }
+    std::vector<Claim> all;
+    size_t place = 0;
+    for (const auto& [other, claim] : claims()) {
+        if (other == &set) place = all.size();
+        all.push_back(claim);
+    }
+    const std::vector<unsigned> due = share_out(all, most);
+    return place < due.size() ? std::min(left, due[place]) : 0;
 }
 
 std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface,
                                                                QueuePairBudget::Share& share) {
     std::unique_ptr<uct::Endpoint> transport;
-    share = interfaces_.take_queue_pair();
+    share = interfaces_.take_queue_pair(interface, QueuePairBudget::Use::kBulk);
     if (!share) return nullptr;
     ThreadPool* const pool = engine_.threads();
     const bool is_on_thread =
@@ -152,7 +169,8 @@ ucs_status_t QueuePairDriver::on_message(void* self, void* data, size_t length,
                        endpoint == nullptr ? "of nobody known" : "malformed");
         return UCS_OK;
     }
-    driver.put_aside({Event::Kind::kMessage, endpoint, std::move(*message)});
+    driver.put_aside(
+        {Event::Kind::kMessage, endpoint, std::move(*message), static_cast<double>(header.worth)});
     return UCS_OK;
 }
 
@@ -175,25 +193,95 @@ void QueuePairDriver::run_deferred() {
 }
 
 void QueuePairDriver::handle(const Event& event) {
-    QueuePairNegotiation& negotiation = set_of(*event.endpoint).negotiation;
+    QueuePairSet& set = set_of(*event.endpoint);
+    QueuePairNegotiation& negotiation = set.negotiation;
     switch (event.kind) {
         case Event::Kind::kWanted:
             negotiation.on_wanted();
             break;
         case Event::Kind::kUp:
+            set.peer_has_room();
             negotiation.on_lane_up();
             break;
         case Event::Kind::kDown:
             negotiation.on_lane_down();
             break;
         case Event::Kind::kMessage:
-            if (event.message.is_answer) set_of(*event.endpoint).answer_due = ucs::kNever;
+            if (event.message.is_answer) set.answer_due = ucs::kNever;
+            set.peer_worth = event.worth;
             negotiation.on_message(event.message);
+            if (event.message.is_refusal()) set.refused();
             break;
     }
 }
 
+// A lane of some worker of the process lacks a queue pair that an endpoint has for bulk: one
+// endpoint after the other gives its own up, those first that bring least, until there is room.
+void QueuePairDriver::give_way() {
+    using State = QueuePairNegotiation::State;
+    const ucs::Time now = clock_.now();
+    QueuePairSet* least = nullptr;
+    for (const auto& [serial, set] : sets_) {
+        if (set->negotiation.state() == State::kDraining) return;
+        if (set->negotiation.state() != State::kOpen || !set->is_wanted()) continue;
+        if (least == nullptr || set->claim(now).worth < least->claim(now).worth) least = set.get();
+    }
+    if (least == nullptr) return;
+    ucs::log_debug("worker {:016x}: queue pairs for bulk give way to a lane",
+                   least->endpoint().remote_uuid());
+    least->negotiation.give_up();
+    least->rest(now);
+    review_soon();
+}
+
+void QueuePairDriver::review_soon() {
+    if (review_at_ == ucs::kNever) review_at_ = ucs::deadline(clock_.now(), kReviewInterval);
+}
+
+std::vector<std::pair<QueuePairSet*, Claim>> QueuePairDriver::claims() const {
+    std::vector<std::pair<QueuePairSet*, Claim>> found;
+    const ucs::Time now = clock_.now();
+    for (const auto& [serial, set] : sets_) {
+        using State = QueuePairNegotiation::State;
+        const bool is_closed = set->negotiation.state() == State::kClosed;
+        if (set->endpoint().is_failed() || (is_closed && !set->negotiation.is_lacking())) continue;
+        found.emplace_back(set.get(), set->claim(now));
+    }
+    return found;
+}
+
+void QueuePairDriver::review(ucs::Time now) {
+    review_at_ = ucs::kNever;
+    const auto found = claims();
+    std::vector<Claim> all;
+    for (const auto& [set, claim] : found) all.push_back(claim);
+    const bool is_enough =
+        std::ranges::all_of(all, [](const Claim& claim) { return claim.held >= claim.full; });
+    if (is_enough) return;
+    review_soon();
+    const std::vector<unsigned> due = share_out(all, total());
+    for (size_t index = 0; index < found.size(); ++index) {
+        found[index].first->ask_for_worth();
+        if (all[index].held >= due[index]) found[index].first->has_its_due();
+    }
+    const ReviewStep step = next_step(all, total());
+    if (step.kind == ReviewStep::Kind::kNone) return;
+    QueuePairSet& set = *found[step.claim].first;
+    ucs::log_debug("worker {:016x}: queue pairs for bulk {}", set.endpoint().remote_uuid(),
+                   step.kind == ReviewStep::Kind::kOpen ? "open" : "go to whom they bring more");
+    if (step.kind == ReviewStep::Kind::kOpen) {
+        set.rest(now);
+        set.negotiation.on_room();
+    } else {
+        set.negotiation.give_up();
+    }
+}
+
 void QueuePairDriver::advance(ucs::Time now) {
+    if (held_ != 0 && interfaces_.is_lane_wanted()) [[unlikely]]
+        give_way();
+    if (now >= review_at_) [[unlikely]]
+        review(now);
     if (now < tick_) return;
     tick_ = ucs::kNever;
     for (const auto& [serial, set] : sets_) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/engine/path_owner.h"
 #include "ucp/bulk/queue_pairs/negotiation.h"
+#include "ucp/bulk/queue_pairs/review.h"
 #include "ucp/context/queue_pair_budget.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/runtime/deferred_work.h"
@@ -53,7 +56,7 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     void run_deferred();
     // Peers that keep an end waiting are asked whether they are still there.
     void advance(ucs::Time now);
-    ucs::Time next_deadline() const { return tick_; }
+    ucs::Time next_deadline() const { return std::min(tick_, review_at_); }
 
     // --- questions ---
 
@@ -72,8 +75,11 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     const InterfaceSet& interfaces() const { return interfaces_; }
     Engine& engine() const { return engine_; }
     unsigned wanted_each() const { return options_.each; }
-    // How many queue pairs an endpoint may have now.
-    unsigned room() const;
+    // How many queue pairs an endpoint may have now, beside those that it has.
+    unsigned room_of(QueuePairSet& set) const;
+    ucs::Time now() const { return clock_.now(); }
+    // An endpoint has fewer than it wants: from now on they go to whom they bring most.
+    void review_soon();
     // @param share  becomes its part of the context's budget
     std::unique_ptr<uct::Endpoint> make_transport(unsigned interface,
                                                   QueuePairBudget::Share& share);
@@ -102,6 +108,7 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
         Kind kind;
         Endpoint* endpoint;
         QueuePairMessage message;
+        double worth = 0;  // kMessage: of the peer's transfers
     };
 
     static ucs_status_t on_message(void* worker, void* data, size_t length,
@@ -111,6 +118,12 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     // The endpoint to that peer that a message of that round is for; null: nobody is known.
     Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
     QueuePairSet& set_of(Endpoint& endpoint);
+    void give_way();
+    // Queue pairs that are left for bulk, those that there are included; UINT32_MAX: any number.
+    unsigned total() const;
+    // All that take part in a review, with their claims.
+    std::vector<std::pair<QueuePairSet*, Claim>> claims() const;
+    void review(ucs::Time now);
     void drop(Endpoint& endpoint);
     std::vector<unsigned> interfaces_of(const Endpoint& endpoint) const;
 
@@ -125,7 +138,8 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     std::vector<std::unique_ptr<BulkQueuePair>> orphans_;
     std::vector<Event> events_;
     uint32_t epoch_;
-    ucs::Time tick_ = ucs::kNever;  // when sets that await their peer are looked at
+    ucs::Time tick_ = ucs::kNever;       // when sets that await their peer are looked at
+    ucs::Time review_at_ = ucs::kNever;  // kNever: there are enough for all
     unsigned held_ = 0;
     unsigned peak_held_ = 0;
 };

@@ -8,13 +8,31 @@
 #include "ucs/log/log.h"
 
 namespace ucp::bulk {
+namespace {
+
+using State = QueuePairNegotiation::State;
+
+// Shorter times measure nothing.
+constexpr ucs::Duration kLeastMeasured = std::chrono::milliseconds(100);
+// Of a measured rate, beside what was measured before.
+constexpr double kNewest = 0.5;
+// Between changes of one endpoint's queue pairs for the sake of others.
+constexpr ucs::Duration kShortestRest = std::chrono::seconds(1);
+constexpr ucs::Duration kLongestRest = std::chrono::seconds(64);
+
+}  // namespace
+
 QueuePairSet::QueuePairSet(QueuePairDriver& driver, Endpoint& endpoint)
     : negotiation(*this, endpoint.local_uuid() < endpoint.remote_uuid()),
       driver_(driver),
-      endpoint_(endpoint) {}
+      endpoint_(endpoint),
+      measured_(driver.engine().begun(endpoint)),
+      measured_at_(driver.now()),
+      rest_(kShortestRest) {}
 
 void QueuePairSet::send(const QueuePairMessage& message) {
-    const QueuePairHeader header{endpoint_.local_uuid()};
+    const QueuePairHeader header{endpoint_.local_uuid(),
+                                 static_cast<uint64_t>(worth(driver_.now()))};
     const auto fixed = std::as_bytes(std::span(&header, 1));
     std::vector<std::byte> bytes(fixed.begin(), fixed.end());
     const std::vector<std::byte> rest = encode(message);
@@ -79,12 +97,14 @@ std::vector<RailAddresses> QueuePairSet::describe(std::span<const Rail> rails) c
 // In turn, so that where there is little room every rail gets some.
 std::vector<std::byte> QueuePairSet::make_queue_pairs() {
     const std::vector<Rail> rails = this->rails();
-    unsigned left = driver_.room();
+    peer_has_room();
+    unsigned left = driver_.room_of(*this);
     for (unsigned round = 0; round < driver_.wanted_each() && left != 0; ++round) {
         for (unsigned rail = 0; rail < rails.size() && left != 0; ++rail) {
             if (make(rail, rails[rail]) != nullptr) --left;
         }
     }
+    tell_if_short();
     if (queue_pairs.empty()) return {};
     const std::vector<RailAddresses> addresses = describe(rails);
     if (addresses.empty()) destroy_queue_pairs();
@@ -106,6 +126,7 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
     const std::vector<Rail> own = this->rails();
     std::vector<Rail> rails;  // in the places of the offers
     std::vector<bool> is_open;
+    unsigned offered_in_all = 0;
     for (const RailAddresses& offer : *offers) {
         const auto found = std::ranges::find_if(own, [&](const Rail& rail) {
             return driver_.interfaces()[rail.interface].kind == offer.kind &&
@@ -114,8 +135,10 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
         is_open.push_back(found != own.end());
         // Any interface will do for one that gets no queue pair: its place is kept.
         rails.push_back(found != own.end() ? *found : Rail{endpoint_.scalable_index(), {}});
+        offered_in_all += found != own.end() ? static_cast<unsigned>(offer.addresses.size()) : 0;
     }
-    unsigned left = driver_.room();
+    peer_most_ = offered_in_all;
+    unsigned left = driver_.room_of(*this);
     for (unsigned round = 0; round < driver_.wanted_each() && left != 0; ++round) {
         for (unsigned rail = 0; rail < rails.size() && left != 0; ++rail) {
             const RailAddresses& offer = (*offers)[rail];
@@ -132,6 +155,7 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
             queue_pairs.pop_back();
         }
     }
+    tell_if_short();
     if (queue_pairs.empty()) return {};
     const std::vector<RailAddresses> addresses = describe(rails);
     if (addresses.empty()) destroy_queue_pairs();
@@ -140,6 +164,7 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
 
 bool QueuePairSet::connect_queue_pairs(std::span<const std::byte> granted) {
     const auto grants = decode_rail_addresses(granted);
+    const size_t made = queue_pairs.size();
     std::erase_if(queue_pairs, [&](const auto& queue_pair) {
         if (grants && queue_pair->rail < grants->size() && queue_pair->transport != nullptr) {
             const RailAddresses& grant = (*grants)[queue_pair->rail];
@@ -151,6 +176,7 @@ bool QueuePairSet::connect_queue_pairs(std::span<const std::byte> granted) {
         driver_.destroy_transport(*queue_pair);
         return true;
     });
+    if (queue_pairs.size() < made) peer_most_ = static_cast<unsigned>(queue_pairs.size());
     return !queue_pairs.empty();
 }
 
@@ -212,6 +238,56 @@ void QueuePairSet::queue_pair_lost() {
         queue_pairs, [](const auto& queue_pair) { return queue_pair->transport != nullptr; });
     if (!any && negotiation.state() == QueuePairNegotiation::State::kOpen)
         negotiation.on_all_failed();
+}
+
+double QueuePairSet::worth(ucs::Time now) {
+    const ucs::Duration passed = now - measured_at_;
+    if (passed < kLeastMeasured) return worth_;
+    const uint64_t begun = driver_.engine().begun(endpoint_);
+    const double bandwidth = endpoint_.configuration().lanes().bandwidth;
+    const double busy = 1e9 * static_cast<double>(begun - measured_) / std::max(bandwidth, 1.0);
+    worth_ += kNewest * (busy / ucs::seconds(passed) - worth_);
+    measured_ = begun;
+    measured_at_ = now;
+    return worth_;
+}
+
+Claim QueuePairSet::claim(ucs::Time now) {
+    Claim claim{.state = Claim::State::kMoving,
+                .worth = worth(now) + peer_worth,
+                .held = static_cast<unsigned>(queue_pairs.size()),
+                .full = full(),
+                .is_settled = now >= rests_until_};
+    if (negotiation.state() == State::kOpen) claim.state = Claim::State::kOpen;
+    if (negotiation.state() == State::kClosed) claim.state = Claim::State::kClosed;
+    return claim;
+}
+
+void QueuePairSet::rest(ucs::Time now) {
+    rests_until_ = ucs::deadline(now, rest_);
+    rest_ = std::min(2 * rest_, kLongestRest);
+}
+
+void QueuePairSet::has_its_due() {
+    rest_ = kShortestRest;
+}
+
+// Whatever round it names, and whether there is one: any answer says what the peer's are worth.
+void QueuePairSet::ask_for_worth() {
+    send({QueuePairMessage::Type::kStill, std::max(negotiation.epoch(), 1u), false, {}});
+}
+
+unsigned QueuePairSet::full() const {
+    return std::min(driver_.wanted_each() * static_cast<unsigned>(rails().size()), peer_most_);
+}
+
+void QueuePairSet::tell_if_short() {
+    if (queue_pairs.size() < full()) driver_.review_soon();
+}
+
+bool QueuePairSet::is_wanted() const {
+    return std::ranges::any_of(
+        queue_pairs, [](const auto& queue_pair) { return queue_pair->share.is_wanted(); });
 }
 
 BulkQueuePair* QueuePairSet::find(uint64_t name) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "ucp/bulk/queue_pairs/negotiation.h"
+#include "ucp/bulk/queue_pairs/review.h"
 #include "ucp/context/queue_pair_budget.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucs/sys/time.h"
@@ -23,6 +25,7 @@ class QueuePairSet;
 // Who sends a QueuePairMessage; it follows.
 struct QueuePairHeader {
     uint64_t sender;  // uuid
+    uint64_t worth;   // of the sender's transfers on this endpoint, nanoseconds a second
 };
 
 // A dedicated queue pair beside an endpoint's lane, for bulk transfers.
@@ -55,6 +58,21 @@ class QueuePairSet final : public QueuePairActions {
     // One of its queue pairs is no more.
     void queue_pair_lost();
     BulkQueuePair* find(uint64_t name);
+    // A lane lacks what one of its queue pairs takes.
+    bool is_wanted() const;
+    // How long in each second this end's transfers keep their device busy, in nanoseconds, by what
+    // began since the last calls.
+    double worth(ucs::Time now);
+    // Where there are not enough for all endpoints; worth of both ends.
+    Claim claim(ucs::Time now);
+    // A change is to show before the next one. Each that did not bring all that was due doubles the
+    // time to the next.
+    void rest(ucs::Time now);
+    void has_its_due();
+    void ask_for_worth();
+    // The peer has none for this endpoint: it is the one to ask when that has changed.
+    void refused() { peer_most_ = 0; }
+    void peer_has_room() { peer_most_ = UINT32_MAX; }
     uint64_t name_of(const BulkQueuePair& queue_pair) const {
         return uint64_t{negotiation.epoch()} << 16 | uint64_t{queue_pair.rail} << 8 |
                queue_pair.place;
@@ -64,6 +82,7 @@ class QueuePairSet final : public QueuePairActions {
     QueuePairNegotiation negotiation;
     std::vector<std::unique_ptr<BulkQueuePair>> queue_pairs;
     ucs::Time answer_due = ucs::kNever;  // once the peer was asked; an answer ends it
+    double peer_worth = 0;               // as it said last
 
   private:
     // A device of this worker's that reaches one of the peer's.
@@ -80,7 +99,19 @@ class QueuePairSet final : public QueuePairActions {
 
     QueuePairDriver& driver_;
     Endpoint& endpoint_;
+    // Whether it got fewer than it wants is the driver's business.
+    void tell_if_short();
+
+    // What it would have if there were enough at this end.
+    unsigned full() const;
+
     bool is_stopping_ = false;
+    unsigned peer_most_ = UINT32_MAX;  // that the peer had room for
+    double worth_ = 0;
+    uint64_t measured_ = 0;  // bytes begun until
+    ucs::Time measured_at_;
+    ucs::Time rests_until_{};
+    ucs::Duration rest_;
 };
 
 }  // namespace bulk

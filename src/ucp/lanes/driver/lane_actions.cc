@@ -70,7 +70,8 @@ void LaneDriver::create_lane(lanes::Peer peer) {
         state = std::make_unique<LaneState>(owner, held_messages_);
         if (owner.is_promotable()) {
             state->interface_index = owner.dedicated_index();
-            state->share = interfaces_.take_queue_pair();
+            state->share =
+                interfaces_.take_queue_pair(state->interface_index, QueuePairBudget::Use::kLane);
             status = UCS_ERR_NO_RESOURCE;
             if (state->share) {
                 status = interfaces_[state->interface_index].transport->create_endpoint(

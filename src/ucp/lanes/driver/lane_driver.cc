@@ -9,6 +9,7 @@
 #include "ucp/base/sender.h"
 #include "ucp/lanes/driver/savings.h"
 #include "ucs/log/log.h"
+#include "ucs/sys/random.h"
 
 namespace ucp {
 namespace {
@@ -33,6 +34,9 @@ constexpr size_t kCollectedAtOnce = 20, kRankedAtOnce = 3;
 // switch of the other direction, and the rest a decision at most.
 constexpr unsigned kHeardAtOnce = 2;
 
+// An endpoint's value is found out anew so seldom, as that reads all that was learned of its lanes.
+constexpr uint64_t kLooksToRevalue = 16;
+
 constexpr uint32_t kNoCap = 1u << 24;  // more endpoints than any worker has
 
 bool is_enabled(const Config& config) {
@@ -45,7 +49,7 @@ size_t tracked_endpoints(const Config& config) {
                       ucs::UsageTracker::kMinCapacity, ucs::UsageTracker::kMaxCapacity);
 }
 
-lanes::Config negotiator_config(const Config& config) {
+lanes::Config negotiator_config(const Config& config, uint32_t room) {
     lanes::Config result;
     result.cap = is_enabled(config) ? config.max_priority_endpoints : 0;
     // All that the tracker knows, and as many who send to this worker.
@@ -54,7 +58,7 @@ lanes::Config negotiator_config(const Config& config) {
         result.cap = kNoCap;
         result.max_links = UINT32_MAX;
     }
-    if (config.max_dedicated_qps) result.cap = std::min(result.cap, *config.max_dedicated_qps);
+    result.cap = std::min(result.cap, room);
     result.margin_permille = static_cast<uint32_t>(config.hysteresis_margin * 1000);
     result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
     // What waits for news of scores follows the rankings, which bring them.
@@ -72,8 +76,7 @@ lanes::Config negotiator_config(const Config& config) {
     result.window = config.switch_window;
     result.patience = static_cast<lanes::Time>(config.lane_patience.count());
     result.max_parked = config.max_parked_lanes;
-    // What it limits is in use or free, for whichever worker needs it.
-    result.keep = config.max_dedicated_qps ? 0 : static_cast<lanes::Time>(config.lane_keep.count());
+    result.keep = static_cast<lanes::Time>(config.lane_keep.count());
     return result;
 }
 
@@ -91,7 +94,7 @@ LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate&
       config_(config),
       clock_(clock),
       options_(options),
-      negotiator_(negotiator_config(config_), options.uuid, *this) {
+      negotiator_(negotiator_config(config_, options.room), options.uuid, *this) {
     interfaces.set_handler(AmId::kLane, on_control, this);
     interfaces.set_handler(AmId::kMarker, on_control, this);
     interfaces.set_handler(AmId::kOrdered, on_ordered, this);
@@ -121,7 +124,23 @@ void LaneDriver::tick() {
     negotiator_.set_time(lane_time(clock_.now()));
 }
 
+// A kept lane serves nobody yet: it goes where a lane of any worker of the process lacks its queue
+// pair.
+void LaneDriver::drop_wanted_lanes() {
+    std::vector<lanes::PeerId> wanted;
+    for (const auto& [peer, kept] : kept_) {
+        if (kept.share.is_wanted()) wanted.push_back({peer, 0});
+    }
+    for (const lanes::PeerId& peer : wanted) {
+        if (!interfaces_.is_lane_wanted()) return;
+        tick();
+        negotiator_.on_kept_lane_wanted(peer);
+    }
+}
+
 void LaneDriver::advance(ucs::Time now) {
+    if (!kept_.empty() && interfaces_.is_lane_wanted()) [[unlikely]]
+        drop_wanted_lanes();
     // What messages have led to is enough for one call, and so is a step of a ranking.
     bool may_decide = !std::exchange(has_decided_, false);
     if (tracker_) {
@@ -178,9 +197,9 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
         const bool counts = bytes->bytes != ucs::config::MemorySize::kInfinite;
         bytes_per_message = counts ? static_cast<double>(bytes->bytes) : 0;
     }
-    ucs::UsageTracker::Value value =
-        savings(attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
-                config_.bulk_slice_size, bytes_per_message);
+    ucs::UsageTracker::Value value = savings(
+        attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
+        config_.bulk_slice_size, bytes_per_message, endpoint->configuration().measured_saving());
     if (const auto weight = weights_.find(uuid); weight != weights_.end()) {
         value.per_message *= weight->second;
         value.per_byte *= weight->second;
@@ -211,6 +230,9 @@ void LaneDriver::collect_scores() {
         collection_.place, kCollectedAtOnce, [&](const ucs::UsageTracker::Usage& usage) {
             Endpoint* endpoint = endpoints_.find(usage.id);
             if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
+            // What is learned meanwhile takes effect in one of so many intervals, on average.
+            if (endpoint->learned() != nullptr && ucs::mix64(++looks_) % kLooksToRevalue == 0)
+                tracker_->revalue(endpoint->tracker_hook());
             found.push_back({enter(*endpoint), usage.rate, usage.deviation * usage.deviation});
             std::push_heap(found.begin(), found.end());
         });

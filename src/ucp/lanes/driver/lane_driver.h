@@ -42,6 +42,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
         uint64_t uuid;          // of the worker
         uint64_t seed;          // for the samples of the tracker
         bool has_virtual_time;  // the clock moves between calls of progress only
+        uint32_t room;          // for dedicated queue pairs: more lanes there are never
     };
 
     LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate& gate, const Config& config,
@@ -177,6 +178,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void hand_over_scores();
     ucs_status_t post_end_marker(LaneState& state);
     static ucs_status_t serve_marker(uct::Pending* self);
+    void drop_wanted_lanes();
     void look_at_full_lanes(ucs::Time now);
     void make_graves();
     void try_flush(LaneState& state);
@@ -193,6 +195,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
+    uint64_t looks_ = 0;  // at rates of endpoints that learn
     RateCollection collection_;
     std::vector<lanes::Peer> scored_, scored_before_;  // in order
     std::unordered_map<uint64_t, double> weights_;     // by the peer's worker id; others have 1

@@ -93,6 +93,9 @@ ucs_status_t IbDomain::open(std::string_view name, std::span<const Transport* co
     opened->attributes_.remote_key_length = kKeyLength;
     opened->attributes_.register_overhead = 16e-6;
     opened->attributes_.register_per_byte = 60e-12;
+    // Half of all: workers need the others for their scalable transports, and are nothing without.
+    opened->attributes_.max_dedicated =
+        static_cast<size_t>(std::max(opened->device().attributes().max_qp / 2, 1));
     *domain = std::move(opened);
     return UCS_OK;
 }

@@ -12,6 +12,7 @@ using ucp::lanes::Switch;
 namespace {
 constexpr Time kMicrosecond = 1000;
 constexpr std::size_t kErrorsKept = 20;
+constexpr std::int64_t kMillion = 1'000'000;
 }  // namespace
 
 std::uint64_t part_of(std::uint64_t all) {
@@ -27,6 +28,24 @@ Node::Node(Cluster& cluster, std::size_t index_of, std::uint64_t worker_id, cons
 
 PeerId Node::identify(Peer peer) {
     return {cluster_[peer].worker, 0};
+}
+
+Time Node::Clock::at(Time time) const {
+    const auto gained = static_cast<std::int64_t>(time) * fast / kMillion;
+    return ahead + time + static_cast<Time>(gained);
+}
+
+Time Node::Clock::when(Time shown) const {
+    if (shown == kNever || (ahead == 0 && fast == 0)) return shown;
+    if (shown <= ahead) return 0;
+    Time time = (shown - ahead) * kMillion / static_cast<Time>(kMillion + fast);
+    while (at(time) < shown) ++time;
+    while (time > 0 && at(time - 1) >= shown) --time;
+    return time;
+}
+
+void Node::advance() {
+    negotiator.advance(clock.at(cluster_.now()));
 }
 
 bool Node::usable(Peer peer) const {
@@ -202,7 +221,7 @@ void Node::try_flushed(Peer peer) {
 // Its transport gives up: the peer's lane is gone.
 void Node::lane_broke(Peer to, std::uint64_t remote_uid) {
     if (dead || endpoints[to].remote_uid != remote_uid) return;
-    negotiator.advance(cluster_.now());
+    advance();
     negotiator.on_lane_failed(to, UCS_ERR_ENDPOINT_TIMEOUT);
 }
 
@@ -368,15 +387,12 @@ void Cluster::run(Time end) {
     while (true) {
         Time next = due_.empty() ? kNever : due_.top().when;
         for (const auto& node : nodes_) {
-            if (!node->dead && !node->asleep)
-                next = std::min(next, node->negotiator.next_deadline());
+            if (!node->dead && !node->asleep) next = std::min(next, node->next_deadline());
         }
         if (next > end) break;
         now_ = std::max(now_, next);
         for (const auto& node : nodes_) {
-            if (!node->dead && !node->asleep && node->negotiator.next_deadline() <= now_) {
-                node->negotiator.advance(now_);
-            }
+            if (!node->dead && !node->asleep && node->next_deadline() <= now_) node->advance();
         }
         if (!due_.empty() && due_.top().when <= now_) {
             const auto what = due_.top().what;
@@ -413,7 +429,7 @@ void Cluster::sample(Time interval) {
         Node& node = *nodes_[from];
         if (node.dead || node.asleep || node.endpoints[to].failed || node.endpoints[to].closed)
             continue;
-        node.negotiator.advance(now_);
+        node.advance();
         node.negotiator.on_score(to, score);
     }
     after(interval, [this, interval] { sample(interval); });
@@ -461,7 +477,7 @@ void Cluster::noticed(std::size_t observer, std::size_t victim) {
     Node& node = *nodes_[observer];
     if (node.dead || node.endpoints[victim].failed) return;
     node.endpoints[victim].failed = true;
-    node.negotiator.advance(now_);
+    node.advance();
     node.negotiator.on_peer_died(victim);
 }
 
@@ -473,6 +489,17 @@ void Cluster::forget(std::size_t node, std::size_t peer) {
     nodes_[node]->negotiator.on_peer_died(peer);
 }
 
+// Half of them near a timer's time, the others by Pareto's law: a tenth is ten times as long.
+Time Cluster::tail() {
+    if (random_() % 2 == 0) {
+        const Time near = tails[random_() % tails.size()];
+        return near - near / 8 + delay(0, near / 4);
+    }
+    constexpr Time kParts = 1 << 16;
+    return std::min(10 * kMicrosecond * kParts / (1 + random_() % kParts),
+                    *std::ranges::max_element(tails));
+}
+
 void Cluster::wire(std::size_t from, std::size_t to, Node::Packet packet) {
     if (nodes_[to]->dead) {
         after(notice, [this, from, to] { noticed(from, to); });
@@ -482,6 +509,7 @@ void Cluster::wire(std::size_t from, std::size_t to, Node::Packet packet) {
     const bool ordered = packet.kind != Node::Packet::Kind::kPut;
     Time when = now_ + delay(1 * kMicrosecond, 30 * kMicrosecond);
     if (now_ < slow_until && random_() % 8 == 0) when += delay(0, slow_until - now_);
+    if (!tails.empty() && random_() % 32 == 0) when += tail();
     if (ordered) when = last = std::max(when, last);
     at(when, [this, from, to, packet = std::move(packet)] {
         if (on_step) on_step();
@@ -510,7 +538,7 @@ void Cluster::process(std::size_t from, std::size_t to, const Node::Packet& pack
         after(notice, [this, from, to] { noticed(from, to); });
         return;
     }
-    receiver.negotiator.set_time(now_);
+    receiver.negotiator.set_time(receiver.clock.at(now_));
     if (!receiver.arrive(from, packet) && nodes_[from]->endpoints[to].broken) {
         after(notice,
               [this, from, to, uid = packet.lane_uid] { nodes_[from]->lane_broke(to, uid); });

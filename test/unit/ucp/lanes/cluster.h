@@ -110,6 +110,21 @@ class Node : public ucp::lanes::Sink {
         std::uint64_t remote_uid;
     };
     std::map<Peer, Kept> kept;
+    // The node's own clock beside the simulation's time: it shows another time, and runs fast or
+    // slow by so many parts in a million.
+    struct Clock {
+        Time ahead = 0;
+        std::int64_t fast = 0;
+
+        Time at(Time time) const;
+        // The first time at which it shows this or more.
+        Time when(Time shown) const;
+    };
+    Clock clock;
+    // Brings the negotiator to the present, with the timers that are due.
+    void advance();
+    // Of the negotiator, in the simulation's time.
+    Time next_deadline() const { return clock.when(negotiator.next_deadline()); }
     std::uint64_t lanes_made = 0;
     std::uint64_t strangers = 0;  // lanes taken back whose peer had another one
     Negotiator negotiator;
@@ -183,6 +198,10 @@ class Cluster {
     std::function<void()> on_step;
     // Until then some messages of the network take up to as long.
     Time slow_until = 0;
+    // A message in 32 takes about as long as one of these, an eighth less or more, or anything up
+    // to the longest, most of them little: the tails of a busy network, around the times that
+    // timers have.
+    std::vector<Time> tails;
     // Chance, in percent, that a lane cannot be made.
     unsigned create_failures = 0;
     // Lanes that the adapter of a node has at most, the kept ones included.
@@ -205,6 +224,7 @@ class Cluster {
     };
 
     void check();
+    Time tail();
     void sample(Time interval);
     void wake(std::size_t node);
     void process(std::size_t from, std::size_t to, const Node::Packet& packet);

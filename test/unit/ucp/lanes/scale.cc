@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <queue>
@@ -106,10 +107,20 @@ class Node final : public ucp::lanes::Sink {
     const unsigned number_;
 };
 
+// Whom workers send to.
+enum class Pattern : std::uint8_t {
+    kZipf,     // everybody to many, by Zipf's law
+    kClients,  // all others to worker 0, and it to all of them, each as much as any other
+};
+
 class World {
   public:
-    World(unsigned workers, std::uint32_t cap, std::uint64_t seed);
+    // @param messages  a second, of each worker, or of all clients together
+    World(Pattern pattern, unsigned workers, std::uint32_t cap, std::uint64_t seed,
+          double messages = kMessages);
     void run(Time end);
+    // From now on what worker 0 does is done within perf_measured_server().
+    void measure_server() { measures_server_ = true; }
 
     Node& operator[](std::size_t number) { return *nodes_[number]; }
     std::size_t size() const { return nodes_.size(); }
@@ -144,9 +155,14 @@ class World {
 
     std::vector<std::unique_ptr<Node>> nodes_;
     std::vector<std::uint64_t> ids_;
+    void make_zipf(unsigned workers);
+    void make_clients(unsigned workers, double messages);
+    void look(unsigned number, const std::function<void(Node&)>& what);
+
     Queue<Due> due_;
     Queue<Timer> timers_;
     std::mt19937_64 random_;
+    bool measures_server_ = false;
     Time now_ = 0;
     std::uint64_t order_ = 0;
 };
@@ -235,31 +251,46 @@ void Node::settle_timer() {
 
 // --- World
 
-World::World(unsigned workers, std::uint32_t cap, std::uint64_t seed) : random_(seed) {
+World::World(Pattern pattern, unsigned workers, std::uint32_t cap, std::uint64_t seed,
+             double messages)
+    : random_(seed) {
     Config config = config_of_tests();
     config.cap = cap;
     config.min_score = kMinScore;
     config.window = 512;
     config.max_links =
         static_cast<std::uint32_t>(2 * std::max(kLeastTracked, kTrackedForALane * cap));
-    std::vector<unsigned> order;
     for (unsigned number = 0; number < workers; ++number) {
         ids_.push_back(ucs::mix64(seed + number));
-        order.push_back(number);
+        nodes_.push_back(std::make_unique<Node>(*this, number, config, ids_[number]));
     }
+    pattern == Pattern::kZipf ? make_zipf(workers) : make_clients(workers, messages);
+    for (unsigned number = 0; number < workers; ++number)
+        after(random_() % kInterval, number, [](Node& self) { self.sample(); });
+}
+
+void World::make_clients(unsigned workers, double messages) {
+    const double rate = messages * kSaved / (workers - 1);
+    for (unsigned number = 1; number < workers; ++number) {
+        nodes_[number]->traffic.push_back({0, rate});
+        nodes_[0]->traffic.push_back({number, rate});
+    }
+}
+
+void World::make_zipf(unsigned workers) {
+    std::vector<unsigned> order;
+    for (unsigned number = 0; number < workers; ++number) order.push_back(number);
     double all = 0;
     for (unsigned k = 1; k < workers; ++k) all += 1.0 / k;
     const std::size_t peers = std::min<std::size_t>(kMostPeers, workers - 1);
     for (unsigned number = 0; number < workers; ++number) {
-        nodes_.push_back(std::make_unique<Node>(*this, number, config, ids_[number]));
-        Node& node = *nodes_.back();
+        Node& node = *nodes_[number];
         for (std::size_t i = 0; i < workers && node.traffic.size() < peers; ++i) {
             std::swap(order[i], order[i + random_() % (workers - i)]);
             if (order[i] == number) continue;
             const double share = 1 / (static_cast<double>(node.traffic.size() + 1) * all);
             node.traffic.push_back({order[i], kMessages * kSaved * share});
         }
-        after(random_() % kInterval, number, [](Node& self) { self.sample(); });
     }
 }
 
@@ -271,6 +302,20 @@ void World::deliver(unsigned from, Peer to, const Message& message) {
         }
         self.negotiator.settle();
     });
+}
+
+// What test/perf/instructions.py counts.
+extern "C" [[gnu::noinline]] void perf_measured_server(Node& node,
+                                                       const std::function<void(Node&)>& what) {
+    what(node);
+}
+
+void World::look(unsigned number, const std::function<void(Node&)>& what) {
+    if (number == 0 && measures_server_) {
+        perf_measured_server(*nodes_[number], what);
+    } else {
+        what(*nodes_[number]);
+    }
 }
 
 void World::run(Time end) {
@@ -286,13 +331,13 @@ void World::run(Time end) {
             const auto what = std::move(const_cast<Due&>(due_.top()).what);
             due_.pop();
             nodes_[number]->negotiator.set_time(now_);
-            what(*nodes_[number]);
+            look(number, what);
         } else {
             number = timers_.top().node;
             timers_.pop();
             if (nodes_[number]->scheduled != now_) continue;
             nodes_[number]->scheduled = kNever;
-            nodes_[number]->negotiator.advance(now_);
+            look(number, [this](Node& node) { node.negotiator.advance(now_); });
         }
         nodes_[number]->settle_timer();
     }
@@ -371,7 +416,7 @@ Outcome judge(World& world, std::uint32_t cap) {
 
 int run(unsigned workers, std::uint32_t cap, unsigned intervals, std::uint64_t seed) {
     const auto start = std::chrono::steady_clock::now();
-    World world(workers, cap, seed);
+    World world(Pattern::kZipf, workers, cap, seed);
     world.run(intervals / 2 * kInterval);
     const std::uint64_t half_way = world.switches;
     const std::uint64_t messages_half_way = world.messages;
@@ -407,6 +452,23 @@ int run(unsigned workers, std::uint32_t cap, unsigned intervals, std::uint64_t s
     return world.error.empty() && outcome.weight >= 0.95 ? 0 : 1;
 }
 
+// One server and clients that are all as busy. Prints the seconds in which the server's part is
+// measured, when all has settled, and on stderr how many messages it sent and got in a second.
+int run_clients(unsigned clients, unsigned intervals, double messages) {
+    World world(Pattern::kClients, clients + 1, 20, 1, messages);
+    world.run(intervals / 2 * kInterval);
+    world.measure_server();
+    const std::uint64_t before = world.messages;
+    const Time end = intervals * kInterval;
+    const double seconds = static_cast<double>(end - world.now()) / 1e9;
+    world.run(end);
+    std::fprintf(stderr, "%.0f messages a second, %u lanes %s\n",
+                 static_cast<double>(world.messages - before) / seconds, world[0].lanes,
+                 world.error.c_str());
+    std::printf("%g\n", seconds);
+    return world.error.empty() ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace lanes_test
 
@@ -414,8 +476,17 @@ int main(int argc, char** argv) {
     const auto number = [&](int i, unsigned long otherwise) {
         return i < argc ? std::strtoul(argv[i], nullptr, 10) : otherwise;
     };
+    const bool are_clients = argc > 1 && std::strcmp(argv[1], "clients") == 0;
+    if (are_clients && number(2, 0) > 20) {
+        return lanes_test::run_clients(static_cast<unsigned>(number(2, 0)),
+                                       static_cast<unsigned>(number(4, 60)),
+                                       static_cast<double>(number(3, 1'000'000)));
+    }
     if (argc < 2 || number(1, 0) < 2 || number(2, 20) == 0 || number(3, 100) < 2) {
-        std::fputs("usage: lanes_scale WORKERS [CAP [INTERVALS [SEED]]]\n", stderr);
+        std::fputs(
+            "usage: lanes_scale WORKERS [CAP [INTERVALS [SEED]]]\n"
+            "       lanes_scale clients COUNT [MESSAGES [INTERVALS]]\n",
+            stderr);
         return 2;
     }
     return lanes_test::run(static_cast<unsigned>(number(1, 0)),

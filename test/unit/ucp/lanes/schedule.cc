@@ -64,10 +64,24 @@ Config config_of(std::uint64_t seed) {
     return config;
 }
 
+// Each timer's time, but for what takes longer than a schedule.
+std::vector<Time> timers_of(const Config& config) {
+    std::vector<Time> timers{config.busy_retry,   config.retry_max, config.patience,
+                             config.wait_timeout, config.refresh,   config.stale_after};
+    if (config.keep < config.refresh) timers.push_back(config.keep);
+    return timers;
+}
+
 // One play of a schedule.
 class Play {
   public:
     explicit Play(std::uint64_t seed) : cluster_(workers_of(seed), config_of(seed), seed) {
+        const Weather weather = weather_of(seed);
+        if (weather.has_tails) cluster_.tails = timers_of(config_of(seed));
+        for (std::size_t i = 0; i < cluster_.size() && weather.has_skew; ++i) {
+            cluster_[i].clock = {cluster_.delay(0, 5'000 * kMillisecond),
+                                 static_cast<std::int64_t>(cluster_.delay(0, 400)) - 200};
+        }
         cluster_.sample_every(10 * kMillisecond);
     }
 
@@ -77,7 +91,7 @@ class Play {
         if (!can_act(a, b)) return;
         Node& node = cluster_[a];
         Negotiator& negotiator = node.negotiator;
-        negotiator.advance(cluster_.now());
+        node.advance();
         switch (step.action) {
             case Action::kPromote:
                 negotiator.set_policy(b, Policy::kDedicated);
@@ -123,6 +137,9 @@ class Play {
         node.put(b);
     }
 
+    // From now on messages take as long as they usually do.
+    void calm_down() { cluster_.tails.clear(); }
+
     void promote_and_demote(std::uint64_t least_switches) {
         constexpr int kMostRounds = 200;
         for (int round = 0; round < kMostRounds && cluster_.switches() < least_switches; ++round) {
@@ -141,7 +158,7 @@ class Play {
         for (std::size_t a = 0; a < cluster_.size(); ++a) {
             for (std::size_t b = 0; b < cluster_.size(); ++b) {
                 if (!can_act(a, b)) continue;
-                cluster_[a].negotiator.advance(cluster_.now());
+                cluster_[a].advance();
                 cluster_[a].negotiator.set_policy(b, Policy::kAuto);
             }
         }
@@ -186,6 +203,11 @@ const char* name(Action action) {
     return of(action).name;
 }
 
+Weather weather_of(std::uint64_t seed) {
+    const std::uint64_t drawn = std::mt19937_64(seed + 1)();
+    return {drawn % 2 == 0, drawn / 2 % 2 == 0};
+}
+
 std::vector<Step> schedule_of(std::uint64_t seed) {
     std::mt19937_64 random(~seed);
     unsigned all = 0;
@@ -210,6 +232,7 @@ std::vector<Step> schedule_of(std::uint64_t seed) {
 Outcome play(std::uint64_t seed, const std::vector<Step>& schedule, std::uint64_t least_switches) {
     Play play(seed);
     for (const Step& step : schedule) play.step(step);
+    play.calm_down();
     play.promote_and_demote(least_switches);
     return play.end();
 }

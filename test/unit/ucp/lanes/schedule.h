@@ -42,6 +42,13 @@ struct Outcome {
     std::uint64_t switches = 0;
 };
 
+// Half of the seeds have each of them, a quarter both.
+struct Weather {
+    bool has_tails;  // messages that take as long as timers do (Cluster::tails)
+    bool has_skew;  // clocks that show other times, up to 5 s ahead and 200 parts in a million fast
+};
+Weather weather_of(std::uint64_t seed);
+
 // Workers, slots and times are functions of the seed.
 std::vector<Step> schedule_of(std::uint64_t seed);
 

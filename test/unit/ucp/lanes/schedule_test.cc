@@ -29,6 +29,52 @@ TEST(LanesSchedules, WhoIsParkedMakesRoomForALaneThatIsMadeAtOnce) {
     EXPECT_EQ("", play(3439, schedule_of(3439), 20).error);
 }
 
+TEST(LanesSchedules, HaveTailsAndSkewedClocksByHalves) {
+    unsigned tails = 0, skew = 0, both = 0;
+    for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+        const Weather weather = weather_of(seed);
+        tails += weather.has_tails;
+        skew += weather.has_skew;
+        both += weather.has_tails && weather.has_skew;
+    }
+    EXPECT_NEAR(tails, 500, 60);
+    EXPECT_NEAR(skew, 500, 60);
+    EXPECT_NEAR(both, 250, 60);
+}
+
+TEST(LanesSchedules, AClockSaysWhenItShowsATime) {
+    for (const std::int64_t fast : {-200, 0, 1, 200}) {
+        const Node::Clock clock{3'000'000'007, fast};
+        for (Time shown = 3'000'000'000; shown < 9'000'000'000; shown += 12'345'679) {
+            const Time when = clock.when(shown);
+            EXPECT_GE(clock.at(when), shown);
+            if (when != 0) {
+                EXPECT_LT(clock.at(when - 1), shown);
+            }
+        }
+        EXPECT_EQ(clock.at(10'000'000'000) - clock.at(0),
+                  10'000'000'000 + static_cast<Time>(fast * 10'000));
+    }
+}
+
+TEST(LanesSchedules, ATailIsAsLongAsATimerOrShortOrAnythingBetween) {
+    constexpr Time kTimer = 20'000'000, kOften = 50'000;
+    Cluster cluster(2, config_of_tests(), 1);
+    cluster.tails = {kTimer};
+    unsigned usual = 0, near = 0, between = 0;
+    for (std::uint64_t message = 1; message <= 3200; ++message) {
+        const Time sent = cluster.now();
+        cluster[0].send_data(1, 1);
+        while (cluster[1].endpoints[0].delivered < message) cluster.run(cluster.now() + kOften);
+        const Time took = cluster.now() - sent;
+        ASSERT_LT(took, kTimer * 9 / 8 + 2 * kOften);
+        (took <= kOften ? usual : took < kTimer * 7 / 8 ? between : near) += 1;
+    }
+    EXPECT_GT(usual, 3000u);
+    EXPECT_NEAR(near, 50, 20);
+    EXPECT_GT(between, 3u);
+}
+
 TEST(LanesSchedules, AreFunctionsOfTheirSeed) {
     const Outcome one = play(5, schedule_of(5)), same = play(5, schedule_of(5));
     EXPECT_EQ(one.switches, same.switches);

@@ -21,13 +21,17 @@ using Type = QueuePairMessage::Type;
 struct Habits {
     unsigned room = 2;  // ends that it may make
     bool connects = true;
+    unsigned tries = 0;  // again, though there were none
 };
 
 // One end: a link, and what it believes to have. The ends of a round are counted, not made.
 class End final : public QueuePairActions {
   public:
     End(bool opens, const Habits& habits, std::deque<QueuePairMessage>& out)
-        : link(std::make_unique<QueuePairNegotiation>(*this, opens)), habits_(habits), out_(out) {}
+        : link(std::make_unique<QueuePairNegotiation>(*this, opens)),
+          tries(habits.tries),
+          habits_(habits),
+          out_(out) {}
 
     void send(const QueuePairMessage& message) override {
         const auto decoded = decode_queue_pair_message(encode(message));
@@ -84,7 +88,7 @@ class End final : public QueuePairActions {
     bool is_wanted = false;
     bool is_gone = false;
     bool link_is_old = false;  // it has lost its round: the other end cannot know
-    unsigned ups = 2, downs = 2, failures = 1, losses = 1;
+    unsigned ups = 2, downs = 2, failures = 1, losses = 1, tries;
     uint32_t epochs = 10;
 
   private:
@@ -104,7 +108,7 @@ class World {
 
     std::vector<unsigned> choices() const {
         std::vector<unsigned> possible;
-        for (unsigned choice = 0; choice < 18; ++choice) {
+        for (unsigned choice = 0; choice < 20; ++choice) {
             if (is_possible(choice)) possible.push_back(choice);
         }
         return possible;
@@ -128,6 +132,8 @@ class World {
                 return with_losses_ && end.losses > 0;
             case 7:
                 return end.link->awaits_peer() && !is_asking(to_low) && !is_asking(to_high);
+            case 9:
+                return end.link->is_lacking() && end.tries > 0;
             default:
                 return end.posts && end.peer->ends == 0;
         }
@@ -170,6 +176,10 @@ class World {
             case 8:  // what it posts finds nobody
                 end.link->on_all_failed();
                 break;
+            case 9:
+                --end.tries;
+                end.link->on_room();
+                break;
             default:
                 // The endpoint fails, and another one to the same worker takes its place.
                 --end.losses;
@@ -207,8 +217,8 @@ class World {
                     std::to_string(end->busy) + std::to_string(end->is_up) +
                     std::to_string(end->is_wanted) + std::to_string(end->link_is_old) +
                     std::to_string(end->ups) + std::to_string(end->downs) +
-                    std::to_string(end->failures) + std::to_string(end->losses) + "." +
-                    std::to_string(end->link->epoch()) + "/";
+                    std::to_string(end->failures) + std::to_string(end->losses) +
+                    std::to_string(end->tries) + "." + std::to_string(end->link->epoch()) + "/";
         }
         for (const auto* queue : {&to_low, &to_high}) {
             for (const QueuePairMessage& message : *queue) {
@@ -287,6 +297,13 @@ size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool
 TEST(QueuePairNegotiation, EveryOrderOfEventsEndsInAgreement) {
     bool opened = false;
     EXPECT_GT(explore({}, {}, false, &opened), 100u);
+    EXPECT_TRUE(opened);
+}
+
+TEST(QueuePairNegotiation, EitherEndMayTryAgainAtAnyTime) {
+    bool opened = false;
+    explore({.tries = 1}, {}, false, &opened);
+    explore({}, {.tries = 1}, false, &opened);
     EXPECT_TRUE(opened);
 }
 

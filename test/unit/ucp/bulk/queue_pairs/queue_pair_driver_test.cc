@@ -115,8 +115,8 @@ TEST(QueuePairDriver, TheCapCountsLanesAndQueuePairsAtEveryInstant) {
     for (int round = 0; round < 3; ++round) {
         pair.promote();
         EXPECT_EQ(pair.put(), UCS_OK);
-        // One is kept for the other lane that may come.
-        EXPECT_TRUE(pair.has(4));
+        // At first one is kept for the other lane that may come.
+        EXPECT_TRUE(pair.has(round == 0 ? 4 : 5));
         EXPECT_EQ(pair.put(), UCS_OK);
         pair.demote();
         EXPECT_TRUE(pair.has_none());
@@ -127,6 +127,117 @@ TEST(QueuePairDriver, TheCapCountsLanesAndQueuePairsAtEveryInstant) {
     }
     EXPECT_LE(pair.cluster.fabric.counters(uct::mock::Kind::kDedicated).peak_endpoints, 7u);
 }
+
+// Another context of the process wants a lane where the first one's bulk has all there is.
+TEST(QueuePairDriver, BulkGivesWayToALaneOfAnotherContext) {
+    Cluster::Options options = with_queue_pairs(8, 1);
+    options.config.max_priority_endpoints = 1;
+    options.config.max_adapter_qps = 4;
+    options.config.switch_interval = 1ms;  // a lane is tried again soon
+    options.fabric.room_for_dedicated = 1000;
+    options.in_one_process = 2;
+    Cluster cluster(4, options);
+    ucp::test::Region region(cluster.context(2), 64 << 12, 0xee);
+    const ucp_ep_h bulk = cluster.endpoint(0, 2), other = cluster.endpoint(1, 3);
+    region.open(bulk);
+    const std::vector<uint8_t> bytes = pattern(64 << 12, 1);
+    const auto put = [&] {
+        EXPECT_EQ(cluster.finish(ucp_put_nbx(bulk, bytes.data(), bytes.size(), region.address(0),
+                                             region.key, &ucp::test::kNothing)),
+                  UCS_OK);
+    };
+    ASSERT_EQ(ucpx_ep_lanes_request(bulk, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    put();
+    ASSERT_TRUE(cluster.until([&] { return cluster.dedicated_endpoints(0) == 4; }));
+    ASSERT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    EXPECT_TRUE(
+        cluster.until([&] { return cluster.lane_state(other) == UCPX_LANE_STATE_ESTABLISHED; }));
+    EXPECT_EQ(cluster.lane_state(bulk), UCPX_LANE_STATE_ESTABLISHED);
+    EXPECT_LE(cluster.dedicated_endpoints(0) + cluster.dedicated_endpoints(1), 4u);
+    put();
+    EXPECT_TRUE(region.bytes == bytes);
+}
+
+// A hub with four queue pairs for bulk and three peers that want four each; transfers go one way.
+// Who of two has the lower id, and so makes the offers, comes with the seed.
+class Scarce : public testing::TestWithParam<std::tuple<bool, uint64_t>> {
+  protected:
+    static constexpr size_t kHub = 1, kLength = 64 << 12;
+
+    static Cluster::Options options() {
+        Cluster::Options options = with_queue_pairs(4, 1);
+        options.seed = std::get<1>(GetParam());
+        options.config.max_priority_endpoints = 3;
+        options.config.max_dedicated_qps = 3 + 4;
+        return options;
+    }
+    Scarce() {
+        for (const size_t peer : {0, 2, 3}) {
+            const bool is_out = std::get<0>(GetParam());
+            const size_t from = is_out ? kHub : peer, to = is_out ? peer : kHub;
+            flows_.push_back({cluster_.endpoint(from, to), peer,
+                              std::make_unique<ucp::test::Region>(cluster_.context(to), kLength)});
+            flows_.back().region->open(flows_.back().endpoint);
+            EXPECT_EQ(
+                ucpx_ep_lanes_request(cluster_.endpoint(kHub, peer), UCPX_LANE_POLICY_DEDICATED),
+                UCS_OK);
+            EXPECT_TRUE(cluster_.until([&] {
+                return cluster_.lane_state(cluster_.endpoint(kHub, peer)) ==
+                       UCPX_LANE_STATE_ESTABLISHED;
+            }));
+        }
+    }
+    ~Scarce() override {
+        for (Flow& flow : flows_) flow.region->close();
+    }
+    // Puts of each flow in turn, so many, in each of some periods of 50 ms.
+    void run(std::array<unsigned, 3> puts) {
+        const std::vector<uint8_t> bytes = pattern(kLength, 1);
+        for (unsigned period = 0; period < 400; ++period) {
+            for (size_t index = 0; index < flows_.size(); ++index) {
+                for (unsigned count = 0; count < puts[index]; ++count) {
+                    const Flow& flow = flows_[index];
+                    EXPECT_EQ(cluster_.finish(ucp_put_nbx(flow.endpoint, bytes.data(), kLength,
+                                                          flow.region->address(), flow.region->key,
+                                                          &kNothing)),
+                              UCS_OK);
+                }
+            }
+            cluster_.clock.advance(50ms);
+            cluster_.steps(200);
+        }
+    }
+    // Queue pairs for bulk that the hub's peers have, each.
+    std::array<size_t, 3> held() {
+        std::array<size_t, 3> result;
+        for (size_t index = 0; index < flows_.size(); ++index)
+            result[index] = cluster_.inner(flows_[index].peer).bulk_queue_pairs().held();
+        return result;
+    }
+
+  private:
+    struct Flow {
+        ucp_ep_h endpoint;
+        size_t peer;
+        std::unique_ptr<ucp::test::Region> region;
+    };
+    Cluster cluster_{4, options()};
+    std::vector<Flow> flows_;
+};
+
+TEST_P(Scarce, QueuePairsGoToWhomTheyBringMost) {
+    using Held = std::array<size_t, 3>;
+    // Who comes first has some, until it is known what the others bring.
+    run({1, 1, 12});
+    EXPECT_EQ(held(), (Held{0, 0, 4}));
+    run({12, 1, 1});
+    EXPECT_EQ(held(), (Held{4, 0, 0}));
+    run({6, 1, 6});
+    EXPECT_EQ(held(), (Held{2, 0, 2}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Scarce,
+                         testing::Combine(testing::Bool(), testing::Values<uint64_t>(1, 2)));
 
 TEST(QueuePairDriver, FewerWhereTheDeviceHasNoMore) {
     Cluster::Options options = with_queue_pairs(8);

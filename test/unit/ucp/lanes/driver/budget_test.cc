@@ -1,38 +1,63 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// UCX_MAX_DEDICATED_QPS: the workers of a context share it.
+// What a process may have of dedicated queue pairs (UCX_MAX_DEDICATED_QPS, UCX_MAX_ADAPTER_QPS) is
+// shared by its workers.
 
 #include <gtest/gtest.h>
 
-#include <utility>
+#include <chrono>
 
-#include "ucp/context/queue_pair_budget.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {
 namespace {
 
-TEST(QueuePairBudget, AShareIsGivenBackOnce) {
-    QueuePairBudget budget(2);
-    QueuePairBudget::Share first(budget), second(budget), none(budget);
-    EXPECT_TRUE(first && second);
-    EXPECT_FALSE(none);
-    QueuePairBudget::Share moved(std::move(first));
-    EXPECT_EQ(budget.left(), 0u);
-    moved.give_back();
-    moved.give_back();
-    EXPECT_EQ(budget.left(), 1u);
-    second = QueuePairBudget::Share(budget);
-    EXPECT_EQ(budget.left(), 1u);
-}
-
-TEST(QueuePairBudget, IsOneForAllWorkersOfAContext) {
+// One queue pair for the worker of node 0 and another one of the same process.
+Cluster::Options one_queue_pair() {
     Cluster::Options options;
     options.config.max_priority_endpoints = 1;
-    options.config.max_dedicated_qps = 1;
     options.config.bulk_qps = 0;
+    options.config.lane_keep = std::chrono::hours(1);
+    options.config.switch_interval = std::chrono::milliseconds(1);  // a lane is tried again soon
+    return options;
+}
+
+// The first worker keeps a lane that it has no use for, until the other one wants one; then that
+// one has it, and the first gets none.
+void share_the_lane(Cluster& cluster, ucp_worker_h other, ucp_ep_h its_endpoint, size_t peer) {
+    const ucp_ep_h endpoint = cluster.endpoint(0, peer);
+    const auto reaches = [&](ucp_ep_h which, ucpx_lane_state_t state) {
+        return cluster.until(
+            [&] {
+                ucp_worker_progress(other);
+                return cluster.lane_state(which) == state;
+            },
+            20000);
+    };
+    const uint64_t other_uuid = unwrap(other).uuid();
+    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(reaches(endpoint, UCPX_LANE_STATE_ESTABLISHED));
+    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+    ASSERT_TRUE(reaches(endpoint, UCPX_LANE_STATE_SCALABLE));
+    EXPECT_EQ(cluster.counters(0).kept, 1u);
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 1u);
+
+    ASSERT_EQ(ucpx_ep_lanes_request(its_endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(reaches(its_endpoint, UCPX_LANE_STATE_ESTABLISHED));
+    EXPECT_EQ(cluster.counters(0).kept, 0u);
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(other_uuid), 1u);
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
+
+    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    EXPECT_FALSE(reaches(endpoint, UCPX_LANE_STATE_ESTABLISHED));
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
+}
+
+TEST(SharedQueuePairs, OfTheWorkersOfAContext) {
+    Cluster::Options options = one_queue_pair();
+    options.config.max_dedicated_qps = 1;
     Cluster cluster(3, options);
-    ucp_worker_params_t params{};
+    const ucp_worker_params_t params{};
     ucp_worker_h second = nullptr;
     ASSERT_EQ(ucp_worker_create(cluster.context(0), &params, &second), UCS_OK);
     ucp_address_t* address = nullptr;
@@ -44,30 +69,17 @@ TEST(QueuePairBudget, IsOneForAllWorkersOfAContext) {
     ucp_ep_h endpoint = nullptr;
     ASSERT_EQ(ucp_ep_create(second, &to, &endpoint), UCS_OK);
     ucp_worker_release_address(cluster.worker(2), address);
-
-    const auto reaches = [&](ucp_ep_h which, ucpx_lane_state_t state) {
-        return cluster.until(
-            [&] {
-                ucp_worker_progress(second);
-                return cluster.lane_state(which) == state;
-            },
-            5000);
-    };
-    const uint64_t second_uuid = unwrap(second).uuid();
-    ASSERT_EQ(ucpx_ep_lanes_request(cluster.endpoint(0, 1), UCPX_LANE_POLICY_DEDICATED), UCS_OK);
-    ASSERT_TRUE(reaches(cluster.endpoint(0, 1), UCPX_LANE_STATE_ESTABLISHED));
-    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
-    EXPECT_FALSE(reaches(endpoint, UCPX_LANE_STATE_ESTABLISHED));
-    EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_SCALABLE);
-    EXPECT_EQ(cluster.fabric.dedicated_endpoints(second_uuid), 0u);
-
-    ASSERT_EQ(ucpx_ep_lanes_request(cluster.endpoint(0, 1), UCPX_LANE_POLICY_SCALABLE), UCS_OK);
-    ASSERT_TRUE(reaches(cluster.endpoint(0, 1), UCPX_LANE_STATE_SCALABLE));
-    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
-    EXPECT_TRUE(reaches(endpoint, UCPX_LANE_STATE_ESTABLISHED));
-    EXPECT_EQ(cluster.fabric.dedicated_endpoints(second_uuid), 1u);
-    EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
+    share_the_lane(cluster, second, endpoint, 1);
     ucp_worker_destroy(second);
+}
+
+TEST(SharedQueuePairs, OfTheContextsOfAProcessOnAnAdapter) {
+    Cluster::Options options = one_queue_pair();
+    options.config.max_adapter_qps = 1;
+    options.fabric.room_for_dedicated = 1000;
+    options.in_one_process = 2;
+    Cluster cluster(4, options);
+    share_the_lane(cluster, cluster.worker(1), cluster.endpoint(1, 3), 2);
 }
 
 }  // namespace

@@ -242,6 +242,51 @@ TEST(LaneSwitch, AScoreIsMultipliedByItsWeight) {
     EXPECT_LT(static_cast<double>(local_score(cluster.endpoint(0, 1))), 2 * plain);
 }
 
+// What was learned of long messages over both lanes takes the place of what transports say of a
+// byte, though the endpoint has been among the busiest for long.
+TEST(LaneSwitch, ScoresFollowWhatWasLearned) {
+    Cluster::Options options = counting_bytes();
+    options.config.bytes_per_message.reset();
+    options.config.costs = CostSource::kLearned;
+    Cluster cluster(2, options);
+    const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+    const std::vector<char> data(4000);
+    const auto run = [&](unsigned steps) {
+        for (unsigned step = 0; step < steps; ++step) {
+            cluster.step();
+            if (step % 10 != 0) continue;
+            const ucs_status_ptr_t sending =
+                ucp_tag_send_nbx(endpoint, data.data(), data.size(), 1, &kNothing);
+            ASSERT_FALSE(UCS_PTR_IS_ERR(sending));
+            if (sending != nullptr) ucp_request_free(sending);
+        }
+    };
+    run(5000);
+    const auto before = static_cast<double>(local_score(endpoint));
+    EXPECT_GT(before, 0);
+
+    const EndpointConfiguration& configuration = unwrap(endpoint).configuration();
+    EXPECT_FALSE(configuration.measured_saving());
+    const size_t length = 64 << 10;
+    const auto restore = [&](bool is_dedicated, float factor) {
+        const LearnedLane& lane = *configuration.learned(is_dedicated);
+        const auto which = select::LearnedCosts::class_of(select::Load::kAlone, length);
+        lane.costs->restore(which, select::Way::kEager, factor, 10);
+        return lane.ways_of(select::Load::kAlone, length)->assumed(select::Way::kEager).at(length) *
+               static_cast<double>(factor);
+    };
+    const double scalable = restore(false, 2);
+    EXPECT_FALSE(configuration.measured_saving()) << "of one lane alone";
+    const double saved = (scalable - restore(true, 1)) / length;
+    ASSERT_GT(saved, 0);
+    EXPECT_NEAR(configuration.measured_saving().value_or(0), saved, 0.01 * saved);
+
+    run(50000);
+    const double bytes_a_second = 4000 / 10e-6;
+    const double more = static_cast<double>(local_score(endpoint)) - before;
+    EXPECT_NEAR(more, bytes_a_second * saved * 1e9, 0.05 * more);
+}
+
 // What goes by a second endpoint to a worker counts for the one that takes part in the selection.
 TEST(LaneSwitch, TwoEndpointsToAWorkerAreOnePeer) {
     Cluster cluster(4, counting_bytes());
