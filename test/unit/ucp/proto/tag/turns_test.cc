@@ -184,6 +184,18 @@ TEST_F(LongMessages, AreNotFetchedInTheCallThatReceives) {
     EXPECT_TRUE(ends(sending));
 }
 
+TEST_F(LongMessages, ThatWereAskedForArriveThoughTheReceiverCloses) {
+    std::vector<char> source(1 << 20, 3), target(source.size());
+    const ucs_status_ptr_t sending = here_.send(source);
+    EXPECT_FALSE(ends(sending));
+    const ucs_status_ptr_t receiving = there_.receive(target);
+    const ucs_status_ptr_t closing = ucp_ep_close_nbx(there_.endpoint(), &kPlain);
+    EXPECT_TRUE(ends(receiving));
+    EXPECT_EQ(target, source);
+    EXPECT_TRUE(ends(sending));
+    EXPECT_TRUE(ends(closing));
+}
+
 TEST_F(LongMessages, ThatAWorkerLeavesUnfetchedAreFreed) {
     std::vector<char> source(1 << 20, 3), target(source.size());
     const ucs_status_ptr_t sending = here_.send(source);
