@@ -54,9 +54,20 @@ void Scoreboard::update_local(Link& link) {
     const Score moved = local > link.advertised ? local - link.advertised : link.advertised - local;
     const bool appeared = (local == 0) != (link.advertised == 0);
     if (!appeared && moved <= tolerance(link, state_.config.tolerance_permille)) return;
-    if (!appeared && moved <= tolerance(link, kFarTolerance) && is_far(link, local)) return;
+    const bool is_hopeless = is_denied(link, local) || is_far(link, local);
+    if (!appeared && moved <= tolerance(link, kFarTolerance) && is_hopeless) return;
     advertise(link);
     say(link);
+}
+
+// The peer has said what the link must beat, and it does not, nor has it grown so much that it
+// would ask again before its back-off is over.
+bool Scoreboard::is_denied(const Link& link, Score local) const {
+    if (link.state != LinkState::kIdle || !link.denied_floor || state_.now >= link.retry_at)
+        return false;
+    const Score most = std::max(local, link.advertised) + link.remote;
+    return most < link.denied_floor->score &&
+           most <= with_margin(link.denied_score, state_.config.margin_permille);
 }
 
 // By twice what the link has it would still have no slot at this end, whatever the peer thinks.

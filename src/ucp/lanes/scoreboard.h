@@ -45,6 +45,7 @@ class Scoreboard {
   private:
     Score local_of(const Link& link) const;
     bool is_far(const Link& link, Score local);
+    bool is_denied(const Link& link, Score local) const;
     void say(Link& link);
     void send_score(const Link& link);
     void reconsider(Link& link);

@@ -107,6 +107,32 @@ TEST_F(LanesNegotiator, OfALinkFarFromASlotSmallMovesAreNotSaid) {
     EXPECT_EQ("2:SCORE", sink_->take());
 }
 
+// Of a link that its peer has denied as well: until it beats what it must, or has grown by the
+// margin, or its back-off is over.
+TEST_F(LanesNegotiator, OfADeniedLinkSmallMovesAreNotSaid) {
+    start(worker_);
+    bring_to(LinkState::kRequested);
+    const Score asked = negotiator_->find(kPeer)->score();
+    const Score own = negotiator_->find(kPeer)->local;
+    ASSERT_GT(own, 50u);
+    Message denial = message(Type::kDeny);
+    denial.epoch = negotiator_->find(kPeer)->epoch;
+    denial.deny = DenyReason::kOutranked;
+    denial.floor = {asked + asked / 10, {}};
+    hear(kPeer, denial);
+    sink_->take();
+    score(kPeer, own - own / 5);
+    EXPECT_EQ("", sink_->take());
+    score(kPeer, own / 3);
+    EXPECT_EQ("2:SCORE", sink_->take());
+    score(kPeer, own / 4);
+    EXPECT_EQ("", sink_->take());
+    advance(negotiator_->config().retry_max);
+    sink_->take();
+    score(kPeer, own / 6);
+    EXPECT_EQ("2:SCORE", sink_->take());
+}
+
 // A server whose slots are all in better use has no record of its many other clients, and tells
 // them what they would have to beat.
 TEST_F(LanesNegotiator, WhoCannotGetASlotIsDeniedWithoutARecord) {
