@@ -17,9 +17,9 @@
 //
 // What is sent is a function of the seed, so a receiver knows every byte and its place in the
 // order. For each ordered pair of workers: tagged messages and active messages numbered in their
-// order; puts whose arrival a later message claims after a flush; puts ordered by a fence; gets of
-// known memory; atomic additions that must add up. What the receiver has seen it writes into a
-// report, which the sender reads with gets.
+// order; puts whose arrival a later message claims after a flush; puts and gets ordered by fences;
+// gets of known memory; atomic additions that must add up. What the receiver has seen it writes
+// into a report, which the sender reads with gets.
 namespace ucp::test {
 
 struct TrafficOptions {
@@ -27,7 +27,8 @@ struct TrafficOptions {
     size_t workers = 2;
     unsigned operations = 120;  // for each ordered pair; no more after stop()
     size_t max_length = 100000;
-    size_t slots = 8;  // for puts, of slot_bytes each
+    bool fetches = true;  // some gets are followed by a fence and an atomic operation that fetches
+    size_t slots = 8;     // for puts, of slot_bytes each
     size_t slot_bytes = 20000;
 };
 

@@ -117,22 +117,56 @@ void Party::Outbound::put_fenced() {
     track("the put before a fence",
           ucp_put_nbx(endpoint, bytes->data(), length, base + layout.fence_data, key, &kNothing),
           bytes, length);
-    if (ucp_worker_fence(party.worker_) != UCS_OK && !may_fail) party.fail("a fence failed");
+    fence();
     track("the put after a fence",
           ucp_put_nbx(endpoint, flag.get(), 8, base + layout.fence_flag, key, &kNothing), flag, 8);
+    if (!party.options_.fetches) return;
+    fence();
+    auto back = std::make_shared<uint64_t>(0);
+    get_before_fetch(back, 8, layout.fence_flag, [this, back, number] {
+        if (*back != number) party.fail(fmt::format("get {} from {} overtook a fence", number, to));
+    });
+}
+
+void Party::Outbound::fence() {
+    if (ucp_worker_fence(party.worker_) != UCS_OK && !may_fail) party.fail("a fence failed");
+}
+
+// A get, a fence and an atomic operation that fetches: when this has its value, the bytes of the
+// get are there. Open MPI tells by it that an MPI_Rget is over. @param then  looks at them
+void Party::Outbound::get_before_fetch(std::shared_ptr<void> into, size_t length, uint64_t from,
+                                       std::function<void()> then) {
+    track("the get before a fence",
+          ucp_get_nbx(endpoint, into.get(), length, base + from, key, &kNothing), into, length);
+    fence();
+    auto value = std::make_shared<std::pair<uint64_t, uint64_t>>(0, 0);
+    track("the fetch after a fence", fetch_and_add(*value), value, 8, std::move(then));
+}
+
+ucs_status_ptr_t Party::Outbound::fetch_and_add(std::pair<uint64_t, uint64_t>& value) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+    param.datatype = ucp_dt_make_contig(8);
+    param.reply_buffer = &value.second;
+    return ucp_atomic_op_nbx(endpoint, UCP_ATOMIC_OP_ADD, &value.first, 1, base + layout.counter,
+                             key, &param);
 }
 
 void Party::Outbound::get() {
     const size_t length =
         std::min(party.length_of(party.index_, to, party.random_()), party.options_.slot_bytes);
     auto bytes = std::make_shared<Bytes>(length);
+    const std::shared_ptr<void> into(bytes, bytes->data());
+    const auto check = [this, bytes] {
+        if (*bytes != party.content(kConstant, party.index_, to, 0, bytes->size())) {
+            party.fail(fmt::format("a get from {} brought other bytes", to));
+        }
+    };
+    if (party.options_.fetches && party.random_.below(2) == 0)
+        return get_before_fetch(into, length, layout.constant, check);
     track("a get",
-          ucp_get_nbx(endpoint, bytes->data(), length, base + layout.constant, key, &kNothing),
-          bytes, length, [this, bytes] {
-              if (*bytes != party.content(kConstant, party.index_, to, 0, bytes->size())) {
-                  party.fail(fmt::format("a get from {} brought other bytes", to));
-              }
-          });
+          ucp_get_nbx(endpoint, into.get(), length, base + layout.constant, key, &kNothing), into,
+          length, check);
 }
 
 void Party::Outbound::add() {
@@ -146,16 +180,9 @@ void Party::Outbound::add() {
         return;
     }
     auto value = std::make_shared<std::pair<uint64_t, uint64_t>>(1, ~uint64_t{0});
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
-    param.datatype = ucp_dt_make_contig(8);
-    param.reply_buffer = &value->second;
-    track("a fetching add",
-          ucp_atomic_op_nbx(endpoint, UCP_ATOMIC_OP_ADD, &value->first, 1, base + layout.counter,
-                            key, &param),
-          value, 8, [this, value] {
-              if (value->second >= added) party.fail("a fetching add brought an impossible value");
-          });
+    track("a fetching add", fetch_and_add(*value), value, 8, [this, value] {
+        if (value->second >= added) party.fail("a fetching add brought an impossible value");
+    });
 }
 
 void Party::Outbound::read_report() {

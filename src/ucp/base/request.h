@@ -60,6 +60,7 @@ struct Request : uct::Completion {
         kNeedsGreeting = 1u << 2,  // the receiver must know the sender's address first
         kAwaited = 1u << 3,        // a fence may wait for it: goes before what may wait for a fence
         kLight = 1u << 4,          // unfold() has not been called
+        kEmulated = 1u << 5,       // a one-sided operation that goes as messages
     };
 
     // Who has the handle, and so hears of the end and gives the memory back.

@@ -182,6 +182,17 @@ std::optional<Endpoint::Step> Endpoint::next_step() {
     return step_of(backlog_->requests.front());
 }
 
+namespace {
+
+// One-sided operations, also those that go as messages; but not what others' fences wait for.
+bool obeys_fences(const Request& request) {
+    constexpr uint32_t kRelevant = Request::kEmulated | Request::kAwaited;
+    return request.order == Request::Order::kOneSided ||
+           (request.flags & kRelevant) == Request::kEmulated;
+}
+
+}  // namespace
+
 std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     const Step on_scalable{Step::Kind::kRequest, scalable_lane(), &request};
     if (request.order == Request::Order::kFlush) {
@@ -193,22 +204,24 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     }
     // Operations before the fence that end with the peer's answer.
     const bool is_one_sided = request.order == Request::Order::kOneSided;
-    if (is_one_sided && fence_seen_ != request.fence && has_remote_operations()) {
+    if (obeys_fences(request) && fence_seen_ != request.fence && has_remote_operations()) {
         return {};
     }
     if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
-    if (is_one_sided) {
+    if (obeys_fences(request)) {
         const Lane lane = one_sided_lane();
         if (lane_state_->fence.running) return {};
-        // What a fence on one lane orders is ordered there only.
+        // What a fence on one lane orders is ordered there only, and messages have lanes of their
+        // own while these change.
         uint8_t before = one_sided_fenced_;
         if (fence_seen_ != request.fence) before |= one_sided_used_;
-        const uint8_t other = before & static_cast<uint8_t>(~lane_bit(lane));
+        const uint8_t same = is_one_sided ? lane_bit(lane) : uint8_t{0};
+        const uint8_t other = before & static_cast<uint8_t>(~same);
         if (other != 0) {
             return Step{Step::Kind::kFenceFlush,
-                        other == kScalableBit ? scalable_lane() : dedicated_lane(), &request};
+                        (other & kScalableBit) != 0 ? scalable_lane() : dedicated_lane(), &request};
         }
-        return Step{Step::Kind::kRequest, lane, &request};
+        if (is_one_sided) return Step{Step::Kind::kRequest, lane, &request};
     }
     const lanes::TxDirection& direction = lane_state_->direction->tx;
     if (!direction.may_post()) return {};
@@ -232,16 +245,16 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
         // Its lane may be another now.
         return status == UCS_OK ? UCS_INPROGRESS : status;
     }
-    if (request.order == Request::Order::kOneSided) {
-        if (fence_seen_ != request.fence) {
-            if (one_sided_used_ != 0) {
-                const ucs_status_t status = lane.endpoint.fence();
-                if (status != UCS_OK) return status;
-            }
-            one_sided_fenced_ |= one_sided_used_;
-            one_sided_used_ = 0;
-            fence_seen_ = request.fence;
+    if (obeys_fences(request) && fence_seen_ != request.fence) {
+        if (one_sided_used_ != 0) {
+            const ucs_status_t status = lane.endpoint.fence();
+            if (status != UCS_OK) return status;
         }
+        one_sided_fenced_ |= one_sided_used_;
+        one_sided_used_ = 0;
+        fence_seen_ = request.fence;
+    }
+    if (request.order == Request::Order::kOneSided) {
         const ucs_status_t status = request.post(request, lane);
         if (status == UCS_OK || status == UCS_INPROGRESS) note_one_sided(lane);
         return status;

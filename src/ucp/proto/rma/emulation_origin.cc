@@ -84,7 +84,7 @@ ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
 void emulate(Request& request, Request::Post post) {
     request.post = post;
     request.order = Request::Order::kMessage;
-    request.flags |= Request::kNeedsGreeting;
+    request.flags |= Request::kNeedsGreeting | Request::kEmulated;
     request.pool->await_answer(request);
 }
 
