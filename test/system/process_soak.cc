@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--static]
-//              [--stop S] [--shake S] [--order] [--kill | --die N]
-//
-// With --order gets are followed by a fence and a fetching atomic operation, behind which they must
-// be over. Over the emulated adapters of several processes that fails now and then, also with lanes
-// that stay; it is not explained yet, and not part of the test suite.
+//              [--stop S] [--shake S] [--kill | --die N]
 //
 // With --shake the link (lo, of a network namespace of its own) goes away for less than S seconds
 // and comes back for three to six, again and again.
@@ -53,7 +49,6 @@ struct Settings {
     unsigned patience = 30;
     uint64_t seed = 1;
     bool is_static = false;
-    bool order = false;
     unsigned stop = 0;   // seconds
     unsigned shake = 0;  // seconds
     bool kill = false;
@@ -134,7 +129,6 @@ class Process {
         options.seed = settings_.seed;
         options.workers = settings_.processes;
         options.operations = ~0u;
-        options.fetches = settings_.order;
         options.max_length = size_t{4} << 20;
         options.slots = 2;
         options.slot_bytes = size_t{256} << 10;
@@ -288,8 +282,8 @@ std::vector<Blow> blows_of(const Settings& settings, const std::vector<pid_t>& c
     const auto less_than = [&](unsigned seconds) {
         return milliseconds(random.below(uint64_t{1000} * seconds));
     };
-    const std::chrono::seconds end(settings.shake != 0 ? settings.seconds : 0);
-    for (milliseconds at(1000); at < end;) {
+    const std::chrono::seconds end(settings.seconds);
+    for (milliseconds at(1000); settings.shake != 0 && at < end;) {
         blows.push_back({at, [] { set_link("down"); }});
         at += less_than(settings.shake);
         blows.push_back({at, [] { set_link("up"); }});
@@ -367,8 +361,6 @@ int main(int argc, char** argv) {
             settings.kill = true;
         } else if (name == "--shake" && has_value) {
             settings.shake = static_cast<unsigned>(std::strtoul(argv[++index], nullptr, 10));
-        } else if (name == "--order") {
-            settings.order = true;
         } else if (name == "--static") {
             settings.is_static = true;
         } else if (name == "--die" && has_value) {
@@ -387,7 +379,7 @@ int main(int argc, char** argv) {
         } else {
             fmt::print(stderr,
                        "process_soak [--processes N] [--seconds S] [--patience S] [--seed N] "
-                       "[--static] [--stop S] [--shake S] [--order] [--kill | --die N]\n");
+                       "[--static] [--stop S] [--shake S] [--kill | --die N]\n");
             return 2;
         }
     }

@@ -22,6 +22,8 @@ soak() {
 }
 export UCX_TLS=ib,self
 soak --seconds "$seconds"
+# Atomic operations that the peers' processors carry out, and gets before them.
+UCX_TLS=dc,self soak --processes 4 --seconds "$seconds" --static
 soak --processes 4 --seconds "$less" --kill
 for operation in 1 200 3000; do
     soak --processes 4 --seconds 1 --die $operation

@@ -27,8 +27,7 @@ struct TrafficOptions {
     size_t workers = 2;
     unsigned operations = 120;  // for each ordered pair; no more after stop()
     size_t max_length = 100000;
-    bool fetches = true;  // some gets are followed by a fence and an atomic operation that fetches
-    size_t slots = 8;     // for puts, of slot_bytes each
+    size_t slots = 8;  // for puts, of slot_bytes each
     size_t slot_bytes = 20000;
 };
 

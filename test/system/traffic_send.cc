@@ -120,7 +120,6 @@ void Party::Outbound::put_fenced() {
     fence();
     track("the put after a fence",
           ucp_put_nbx(endpoint, flag.get(), 8, base + layout.fence_flag, key, &kNothing), flag, 8);
-    if (!party.options_.fetches) return;
     fence();
     auto back = std::make_shared<uint64_t>(0);
     get_before_fetch(back, 8, layout.fence_flag, [this, back, number] {
@@ -162,7 +161,7 @@ void Party::Outbound::get() {
             party.fail(fmt::format("a get from {} brought other bytes", to));
         }
     };
-    if (party.options_.fetches && party.random_.below(2) == 0)
+    if (party.random_.below(2) == 0)
         return get_before_fetch(into, length, layout.constant, check);
     track("a get",
           ucp_get_nbx(endpoint, into.get(), length, base + layout.constant, key, &kNothing), into,

@@ -150,13 +150,59 @@ void take_data(OneSided& owner, Request& request, const EmulatedGetReply& reply,
     if (rma.arrived == rma.length) owner.requests.answered(request, UCS_OK);
 }
 
+void end_behind_fence(Request& request);
+
+void fenced_flushed(uct::Completion* self) {
+    const auto& step = *static_cast<AtomicRequest::Step*>(self);
+    Request& request = *step.request;
+    // A lane that has gone meanwhile had done all that was posted on it.
+    const bool is_done = step.status == UCS_OK || step.status == UCS_ERR_CANCELED;
+    if (step.status == UCS_OK) request.endpoint->fenced_flushed(step.fence);
+    request.complete(is_done ? request.endpoint->status() : step.status);
+}
+
+// Ends an operation, of which this is the last reference, when what was posted before its fence has
+// ended here too: who learns of this operation's end takes the gets before the fence to be over
+// (Open MPI does, of an MPI_Rget), and while their bytes are in a bounce buffer they are not.
+void end_behind_fence(Request& request) {
+    Endpoint& endpoint = *request.endpoint;
+    AtomicRequest::Step& step = request.part<AtomicRequest>().step;
+    step.callback = fenced_flushed;
+    step.count = 1;
+    step.status = UCS_OK;
+    step.request = &request;
+    step.fence = endpoint.fence_seen();
+    const ucs_status_t status =
+        endpoint.is_failed() ? endpoint.status() : endpoint.flush_fenced(step);
+    if (status != UCS_ERR_NO_RESOURCE)
+        return step.complete(status == UCS_INPROGRESS ? UCS_OK : status);
+    // What one lane had no room for is tried again, behind the other's flush if there is one.
+    if (step.count > 1) {
+        step.callback = [](uct::Completion* self) {
+            end_behind_fence(*static_cast<AtomicRequest::Step*>(self)->request);
+        };
+        return step.complete(UCS_OK);
+    }
+    Request* const retry = request.pool->allocate();
+    if (retry == nullptr) return step.complete(UCS_ERR_NO_MEMORY);
+    retry->callback_kind = Request::CallbackKind::kInternal;
+    retry->user_data = &request;
+    retry->on_finish.internal = [](Request& self) {
+        end_behind_fence(*static_cast<Request*>(self.user_data));
+    };
+    request.pool->finish_later(*retry, UCS_OK);
+}
+
 void take_value(OneSided& owner, Request& request, const EmulatedAtomicReply& reply, Payload rest) {
     if (!rest.empty() || request.post != post_emulated_atomic) {
         ucs::log_warn("malformed answer to an atomic operation dropped");
         return;
     }
     set_atomic_result(request.part<AtomicRequest>(), reply.value);
+    if (!request.endpoint->has_fenced()) return owner.requests.answered(request, UCS_OK);
+    ++request.count;  // the flush's
     owner.requests.answered(request, UCS_OK);
+    end_behind_fence(request);
 }
 
 }  // namespace

@@ -144,7 +144,8 @@ struct AtomicRequest {
     uint64_t result = 0;                  // of the operation, for a device's memory
     struct Step : uct::Completion {
         Request* request = nullptr;
-    } step{};  // of one compare-swap
+        uint32_t fence = 0;  // of a flush: that it was begun behind
+    } step{};  // one compare-swap, or a flush
 };
 
 void set_atomic_result(const AtomicRequest& atomic, uint64_t value);
