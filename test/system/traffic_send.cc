@@ -161,8 +161,7 @@ void Party::Outbound::get() {
             party.fail(fmt::format("a get from {} brought other bytes", to));
         }
     };
-    if (party.random_.below(2) == 0)
-        return get_before_fetch(into, length, layout.constant, check);
+    if (party.random_.below(2) == 0) return get_before_fetch(into, length, layout.constant, check);
     track("a get",
           ucp_get_nbx(endpoint, into.get(), length, base + layout.constant, key, &kNothing), into,
           length, check);

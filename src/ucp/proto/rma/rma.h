@@ -145,7 +145,7 @@ struct AtomicRequest {
     struct Step : uct::Completion {
         Request* request = nullptr;
         uint32_t fence = 0;  // of a flush: that it was begun behind
-    } step{};  // one compare-swap, or a flush
+    } step{};                // one compare-swap, or a flush
 };
 
 void set_atomic_result(const AtomicRequest& atomic, uint64_t value);
