@@ -307,7 +307,8 @@ def main():
         if name not in untracked:
             continue
         more = round(sends[name] - untracked[name], 2)
-        if tracker == "disarmed" and more != 0:
+        # Compiled apart from the library it may cost some more: g++ 13 calls where it inlines there.
+        if tracker == "disarmed" and more > 0:
             failures.append(f"{name}: {more:+.2f} instructions against a build without a tracker, allowed is none")
         # Else the other program has the library's sends, and the comparison says nothing.
         if tracker == "armed" and more <= 0:
