@@ -110,7 +110,8 @@ std::optional<double> EndpointConfiguration::measured_saving() const {
             const size_t length = LearnedCosts::least_of_size(size);
             const auto which = LearnedCosts::class_of_size(load, size);
             const auto measured = [&](const LearnedLane& lane) {
-                const select::Ways* ways = lane.ways_of(load, length);
+                // Of the shortest lengths of the class one piece may be enough.
+                const select::Ways* ways = lane.ways_of(load, 2 * length - 1);
                 return ways == nullptr ? LearnedCosts::Measured{}
                                        : lane.costs->measured(which, *ways, length);
             };

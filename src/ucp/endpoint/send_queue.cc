@@ -249,6 +249,11 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
         if (one_sided_used_ != 0) {
             const ucs_status_t status = lane.endpoint.fence();
             if (status != UCS_OK) return status;
+            // Messages know nothing of copies that this processor goes on with.
+            const bool overtakes = request.order != Request::Order::kOneSided &&
+                                   (lane.attributes.capabilities & uct::kCopies) != 0;
+            if (overtakes && lane.endpoint.flush(nullptr) == UCS_INPROGRESS)
+                return UCS_ERR_NO_RESOURCE;
         }
         one_sided_fenced_ |= one_sided_used_;
         one_sided_used_ = 0;

@@ -35,6 +35,11 @@ class RequestPool {
     Gate& gate() { return gate_; }
     // The next progress has something to run, whatever the transports have. Any thread.
     void run_soon() { work_.notify(); }
+    // The same from a call of the program, which may have armed the worker already, to sleep next.
+    void run_behind_call() {
+        run_soon();
+        gate_.end_call();
+    }
     // For the C functions, which are called with a request alone.
     Worker* owner() const { return owner_; }
 

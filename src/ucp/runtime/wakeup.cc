@@ -106,7 +106,7 @@ ucs_status_t Wakeup::arm() {
         if (status != UCS_OK) return status;
     }
     set_timer();
-    if (gate_.has_threads()) gate_.set_sleeper(this);
+    gate_.set_sleeper(this);
     return UCS_OK;
 }
 

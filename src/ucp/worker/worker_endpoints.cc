@@ -65,6 +65,8 @@ ucs_status_ptr_t Worker::close_endpoint(Endpoint& endpoint, unsigned flags,
         endpoints_.doom(endpoint);
         return nullptr;
     }
+    // What a receive has asked for is to be under way, so that the flush waits for it.
+    tags_.fetch_announced();
     // The user's handle ends with this call, so the user's request waits for an inner flush: it may
     // be freed or finished before the endpoint is.
     Request* outer = requests_.begin(params, Request::CallbackKind::kSend);

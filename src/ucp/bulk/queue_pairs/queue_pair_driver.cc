@@ -55,14 +55,12 @@ unsigned QueuePairDriver::room_of(QueuePairSet& set) const {
         const unsigned later = cap > with + 1 ? cap - with - 1 : 0;
         return left > later ? left - later : 1;
     }
-    std::vector<Claim> all;
-    size_t place = 0;
+    // It takes part, though its own end of the lane may not be up yet.
+    std::vector<Claim> all = {set.claim(clock_.now())};
     for (const auto& [other, claim] : claims()) {
-        if (other == &set) place = all.size();
-        all.push_back(claim);
+        if (other != &set) all.push_back(claim);
     }
-    const std::vector<unsigned> due = share_out(all, most);
-    return place < due.size() ? std::min(left, due[place]) : 0;
+    return std::min(left, share_out(all, most).front());
 }
 
 std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface,
@@ -169,8 +167,8 @@ ucs_status_t QueuePairDriver::on_message(void* self, void* data, size_t length,
                        endpoint == nullptr ? "of nobody known" : "malformed");
         return UCS_OK;
     }
-    driver.put_aside(
-        {Event::Kind::kMessage, endpoint, std::move(*message), static_cast<double>(header.worth)});
+    const auto worth = static_cast<double>(std::min(header.worth, QueuePairHeader::kMostWorth));
+    driver.put_aside({Event::Kind::kMessage, endpoint, std::move(*message), worth});
     return UCS_OK;
 }
 
@@ -209,8 +207,11 @@ void QueuePairDriver::handle(const Event& event) {
         case Event::Kind::kMessage:
             if (event.message.is_answer) set.answer_due = ucs::kNever;
             set.peer_worth = event.worth;
+            set.is_asked = false;
+            // What it may begin is another round, of which the refusal says nothing.
+            if (event.message.is_refusal() && event.message.epoch == negotiation.epoch())
+                set.refused();
             negotiation.on_message(event.message);
-            if (event.message.is_refusal()) set.refused();
             break;
     }
 }
@@ -235,7 +236,8 @@ void QueuePairDriver::give_way() {
 }
 
 void QueuePairDriver::review_soon() {
-    if (review_at_ == ucs::kNever) review_at_ = ucs::deadline(clock_.now(), kReviewInterval);
+    if (review_at_ == ucs::kNever && total() != 0)
+        review_at_ = ucs::deadline(clock_.now(), kReviewInterval);
 }
 
 std::vector<std::pair<QueuePairSet*, Claim>> QueuePairDriver::claims() const {
@@ -257,12 +259,17 @@ void QueuePairDriver::review(ucs::Time now) {
     for (const auto& [set, claim] : found) all.push_back(claim);
     const bool is_enough =
         std::ranges::all_of(all, [](const Claim& claim) { return claim.held >= claim.full; });
-    if (is_enough) return;
+    if (is_enough) {
+        for (const auto& [set, claim] : found) set->has_its_due();
+        return;
+    }
     review_soon();
     const std::vector<unsigned> due = share_out(all, total());
     for (size_t index = 0; index < found.size(); ++index) {
-        found[index].first->ask_for_worth();
-        if (all[index].held >= due[index]) found[index].first->has_its_due();
+        // Who has not answered yet is not asked again and again.
+        QueuePairSet& set = *found[index].first;
+        if (!set.is_asked) set.ask_for_worth();
+        if (all[index].held >= due[index]) set.has_its_due();
     }
     const ReviewStep step = next_step(all, total());
     if (step.kind == ReviewStep::Kind::kNone) return;
@@ -278,10 +285,15 @@ void QueuePairDriver::review(ucs::Time now) {
 }
 
 void QueuePairDriver::advance(ucs::Time now) {
-    if (held_ != 0 && interfaces_.is_lane_wanted()) [[unlikely]]
-        give_way();
-    if (now >= review_at_) [[unlikely]]
-        review(now);
+    try {
+        if (held_ != 0 && interfaces_.is_lane_wanted()) [[unlikely]]
+            give_way();
+        if (now >= review_at_) [[unlikely]]
+            review(now);
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("no memory to share out queue pairs for bulk anew: later");
+        review_soon();
+    }
     if (now < tick_) return;
     tick_ = ucs::kNever;
     for (const auto& [serial, set] : sets_) {

@@ -31,8 +31,10 @@ QueuePairSet::QueuePairSet(QueuePairDriver& driver, Endpoint& endpoint)
       rest_(kShortestRest) {}
 
 void QueuePairSet::send(const QueuePairMessage& message) {
-    const QueuePairHeader header{endpoint_.local_uuid(),
-                                 static_cast<uint64_t>(worth(driver_.now()))};
+    const QueuePairHeader header{
+        endpoint_.local_uuid(),
+        static_cast<uint64_t>(
+            std::min(worth(driver_.now()), static_cast<double>(QueuePairHeader::kMostWorth)))};
     const auto fixed = std::as_bytes(std::span(&header, 1));
     std::vector<std::byte> bytes(fixed.begin(), fixed.end());
     const std::vector<std::byte> rest = encode(message);
@@ -176,7 +178,7 @@ bool QueuePairSet::connect_queue_pairs(std::span<const std::byte> granted) {
         driver_.destroy_transport(*queue_pair);
         return true;
     });
-    if (queue_pairs.size() < made) peer_most_ = static_cast<unsigned>(queue_pairs.size());
+    peer_most_ = queue_pairs.size() < made ? static_cast<unsigned>(queue_pairs.size()) : UINT32_MAX;
     return !queue_pairs.empty();
 }
 
@@ -274,6 +276,7 @@ void QueuePairSet::has_its_due() {
 
 // Whatever round it names, and whether there is one: any answer says what the peer's are worth.
 void QueuePairSet::ask_for_worth() {
+    is_asked = true;
     send({QueuePairMessage::Type::kStill, std::max(negotiation.epoch(), 1u), false, {}});
 }
 

@@ -26,6 +26,9 @@ class QueuePairSet;
 struct QueuePairHeader {
     uint64_t sender;  // uuid
     uint64_t worth;   // of the sender's transfers on this endpoint, nanoseconds a second
+
+    // All adapters of a host, busy all the time: who says more is not believed.
+    static constexpr uint64_t kMostWorth = 100'000'000'000;
 };
 
 // A dedicated queue pair beside an endpoint's lane, for bulk transfers.
@@ -83,6 +86,7 @@ class QueuePairSet final : public QueuePairActions {
     std::vector<std::unique_ptr<BulkQueuePair>> queue_pairs;
     ucs::Time answer_due = ucs::kNever;  // once the peer was asked; an answer ends it
     double peer_worth = 0;               // as it said last
+    bool is_asked = false;               // what it is now: no answer yet
 
   private:
     // A device of this worker's that reaches one of the peer's.

@@ -161,6 +161,14 @@ void fenced_flushed(uct::Completion* self) {
     request.complete(is_done ? request.endpoint->status() : step.status);
 }
 
+ucs_status_t flush_fenced(Endpoint& endpoint, uct::Completion& completion) {
+    try {
+        return endpoint.flush_fenced(completion);
+    } catch (const std::bad_alloc&) {
+        return UCS_ERR_NO_MEMORY;
+    }
+}
+
 // Ends an operation, of which this is the last reference, when what was posted before its fence has
 // ended here too: who learns of this operation's end takes the gets before the fence to be over
 // (Open MPI does, of an MPI_Rget), and while their bytes are in a bounce buffer they are not.
@@ -173,7 +181,7 @@ void end_behind_fence(Request& request) {
     step.request = &request;
     step.fence = endpoint.fence_seen();
     const ucs_status_t status =
-        endpoint.is_failed() ? endpoint.status() : endpoint.flush_fenced(step);
+        endpoint.is_failed() ? endpoint.status() : flush_fenced(endpoint, step);
     if (status != UCS_ERR_NO_RESOURCE)
         return step.complete(status == UCS_INPROGRESS ? UCS_OK : status);
     // What one lane had no room for is tried again, behind the other's flush if there is one.

@@ -60,6 +60,8 @@ class TagEngine : MessageProtocol {
     // What messages that had no receive when they came leave to the next progress: announced ones
     // are fetched, and a piece of a long one is copied.
     unsigned run_deferred();
+    // The announced ones of them.
+    unsigned fetch_announced();
 
     // What a call copies of a message that was kept, so that none takes long.
     static constexpr size_t kPiece = 128 * 1024;
@@ -123,7 +125,6 @@ class TagEngine : MessageProtocol {
     void time_announced(Request& receive, const RndvRts& rts);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
     bool fetch_later(Request& receive, TagMessage& message);
-    unsigned fetch_announced();
     void end_kept(Request& receive, TagMessage& message);
     void acknowledge(uint64_t sender, uint64_t sync_request);
     void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,

@@ -434,7 +434,7 @@ bool TagEngine::fetch_later(Request& receive, TagMessage& message) {
     } catch (const std::bad_alloc&) {
         return false;
     }
-    requests_.run_soon();
+    requests_.run_behind_call();
     return true;
 }
 
@@ -444,6 +444,8 @@ unsigned TagEngine::fetch_announced() {
     for (size_t i = 0; i < count; ++i) {
         const auto [receive, message] = announced_.front();
         announced_.pop_front();
+        // Should a callback throw.
+        if (!announced_.empty()) requests_.run_soon();
         const std::unique_ptr<TagMessage, Free> owner(message, Free{*this});
         rndv_.receive(*receive, {message->data, message->room});
     }

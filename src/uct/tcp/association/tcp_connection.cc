@@ -125,6 +125,7 @@ void TcpConnection::on_connected() {
         if (!waits_for_way(status_of(error))) report_failure(status_of(error));
         return;
     }
+    no_way_until_ = ucs::kNever;
     wire::Hello hello = association_.hello();
     hello.connection = index_;
     const ListenerAddress& listener = association_.target()->listener;
