@@ -6,6 +6,7 @@
 #include "ucp/proto/tag/engine.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <array>
 #include <memory>
@@ -27,14 +28,14 @@ const ucp_request_param_t kPlain{};
 
 class Rank {
   public:
-    Rank() {
+    explicit Rank(uint64_t features = UCP_FEATURE_TAG) {
         Config config;
         std::string error;
         EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
         config.costs = CostSource::kFixed;
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = UCP_FEATURE_TAG;
+        params.features = features;
         ContextSeams seams;
         seams.components = std::span<uct::Component* const>(&component_, 1);
         EXPECT_EQ(Context::create(params, config, seams, &context_), UCS_OK);
@@ -56,6 +57,7 @@ class Rank {
     }
     void progress() { worker_->progress(); }
     ucp_ep_h endpoint() const { return endpoint_; }
+    ucp_worker_h worker() const { return wrap(worker_.get()); }
 
   private:
     uct::Component* component_ = &uct::sm::component();
@@ -182,6 +184,33 @@ TEST_F(LongMessages, AreNotFetchedInTheCallThatReceives) {
     EXPECT_TRUE(ends(receiving));
     EXPECT_EQ(target, sent);
     EXPECT_TRUE(ends(sending));
+}
+
+// Who has armed the worker and receives before it sleeps is woken to fetch the message.
+TEST_F(LongMessages, WakeWhoReceivesThemBeforeItSleeps) {
+    Rank sleeper(UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP);
+    here_.connect(sleeper);
+    std::vector<char> source(1 << 20, 3), target(source.size());
+    const ucs_status_ptr_t sending = here_.send(source);
+    for (int i = 0; i < 2000; ++i) {
+        here_.progress();
+        sleeper.progress();
+    }
+    pollfd entry{-1, POLLIN, 0};
+    ASSERT_EQ(ucp_worker_get_efd(sleeper.worker(), &entry.fd), UCS_OK);
+    while (ucp_worker_arm(sleeper.worker()) == UCS_ERR_BUSY) sleeper.progress();
+    const ucs_status_ptr_t receiving = sleeper.receive(target);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(receiving));
+    EXPECT_EQ(poll(&entry, 1, 0), 1);
+    for (const ucs_status_ptr_t request : {sending, receiving}) {
+        for (int i = 0; i < 2000 && ucp_request_check_status(request) == UCS_INPROGRESS; ++i) {
+            here_.progress();
+            sleeper.progress();
+        }
+        EXPECT_EQ(ucp_request_check_status(request), UCS_OK);
+        ucp_request_free(request);
+    }
+    EXPECT_EQ(target, source);
 }
 
 TEST_F(LongMessages, ThatWereAskedForArriveThoughTheReceiverCloses) {
