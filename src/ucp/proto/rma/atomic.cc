@@ -107,14 +107,7 @@ void swap_again(Request& request) {
     }
     if (status == UCS_INPROGRESS) return;
     if (status != UCS_ERR_NO_RESOURCE) return request.complete(status);
-    Request* retry = request.pool->allocate();
-    if (retry == nullptr) return request.complete(UCS_ERR_NO_MEMORY);
-    retry->callback_kind = Request::CallbackKind::kInternal;
-    retry->user_data = &request;
-    retry->on_finish.internal = [](Request& self) {
-        swap_again(*static_cast<Request*>(self.user_data));
-    };
-    request.pool->finish_later(*retry, UCS_OK);
+    try_in_progress<swap_again>(request);
 }
 
 void step_finished(uct::Completion* self) {

@@ -191,14 +191,7 @@ void end_behind_fence(Request& request) {
         };
         return step.complete(UCS_OK);
     }
-    Request* const retry = request.pool->allocate();
-    if (retry == nullptr) return step.complete(UCS_ERR_NO_MEMORY);
-    retry->callback_kind = Request::CallbackKind::kInternal;
-    retry->user_data = &request;
-    retry->on_finish.internal = [](Request& self) {
-        end_behind_fence(*static_cast<Request*>(self.user_data));
-    };
-    request.pool->finish_later(*retry, UCS_OK);
+    try_in_progress<end_behind_fence>(request);
 }
 
 void take_value(OneSided& owner, Request& request, const EmulatedAtomicReply& reply, Payload rest) {

@@ -150,4 +150,18 @@ struct AtomicRequest {
 
 void set_atomic_result(const AtomicRequest& atomic, uint64_t value);
 
+// A lane had no room for a step of the request: the worker's progress tries it again, past what
+// waits on the endpoint. Ends the request if there is no memory for that.
+template <void (*kStep)(Request& request)>
+void try_in_progress(Request& request) {
+    Request* const retry = request.pool->allocate();
+    if (retry == nullptr) return request.complete(UCS_ERR_NO_MEMORY);
+    retry->callback_kind = Request::CallbackKind::kInternal;
+    retry->user_data = &request;
+    retry->on_finish.internal = [](Request& self) {
+        kStep(*static_cast<Request*>(self.user_data));
+    };
+    request.pool->finish_later(*retry, UCS_OK);
+}
+
 }  // namespace ucp
