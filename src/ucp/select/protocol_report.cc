@@ -19,8 +19,8 @@ std::string_view name(Operation operation) {
 
 // What is said of a message behind the operation.
 std::string_view name(Situation situation) {
-    static constexpr const char* kNames[] = {"", ", among others"};
-    return ucs::name_in<Situation::kAmongOthers>(kNames, situation);
+    static constexpr const char* kNames[] = {"", ", among others", ", spread"};
+    return ucs::name_in<Situation::kSpread>(kNames, situation);
 }
 
 std::string_view name(BufferClass buffer) {
@@ -139,6 +139,8 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
             add_buffers(operation, Situation::kAlone);
             add_other(operation, BufferClass::kContiguous, Situation::kAlone,
                       Situation::kAmongOthers);
+            add_other(operation, BufferClass::kContiguous, Situation::kAmongOthers,
+                      Situation::kSpread);
             continue;
         }
         add_buffers(operation, RemoteClass::kHost);
@@ -147,14 +149,7 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
             add_other(operation, buffer, RemoteClass::kDevice, RemoteClass::kDescribed);
         }
     }
-    std::string text = table.text(indent);
-    const auto tags = [&](Situation situation) {
-        return protocols.ranges(Operation::kTag, BufferClass::kContiguous, situation);
-    };
-    const size_t exchanged = protocols.longest_exchanged();
-    if (exchanged != 0 && !is_same(tags(Situation::kAlone), tags(Situation::kAmongOthers)))
-        text += fmt::format("{}exchanged with few peers: up to {} B as alone\n", indent, exchanged);
-    return text;
+    return table.text(indent);
 }
 
 std::string describe_learned(const LearnedCosts& learned,

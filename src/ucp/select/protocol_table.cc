@@ -17,9 +17,9 @@ constexpr size_t kMinBulk = 8 * 1024;
 constexpr size_t kMaxBulkThreshold = 64 * 1024;  // even of a single device: a slice
 // Of an announced message, at either end: announcement, request for the data, end.
 constexpr unsigned kMoreMessages = 3;
-// Within a host: half of what a queue between two processes holds. So an exchanged message has left
-// before its receiver looks, and neither end waits for the other's turn.
-constexpr size_t kExchangedPieces = 16;
+// The queues of several peers, a quarter of a MiB each, do not stay in a processor's caches: then a
+// copy into them or out of them takes that many times as long.
+constexpr double kColdQueue = 2;
 // A device that says little may carry more: then the processors are the limit, and pay.
 constexpr double kWorthwhile = 2;
 
@@ -63,8 +63,9 @@ CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation
     if (is_within_host(lanes)) {
         // One of several pieces is put together in memory of its own, if a handler is to have it.
         const double again = operation == Operation::kActiveMessage ? costs.copy.per_byte : 0;
-        if (situation == Situation::kAmongOthers) {
-            return {messages, 2 * costs.copy.per_byte, costs.copy.origin};
+        if (situation != Situation::kAlone) {
+            const double factor = situation == Situation::kSpread ? kColdQueue : 1;
+            return {messages, 2 * factor * costs.copy.per_byte, costs.copy.origin};
         }
         return {lanes.latency + messages + costs.pieces.base, costs.pieces.per_byte + again,
                 costs.pieces.origin};
@@ -83,7 +84,7 @@ CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situ
         return {latency + 4 * lanes.overhead + costs.system_copy.base, costs.system_copy.per_byte,
                 costs.system_copy.origin};
     }
-    if (situation == Situation::kAmongOthers) {
+    if (situation != Situation::kAlone) {
         // Ways and copies go on beside the wires, as those of eager messages do.
         const double extra = kMoreMessages * lanes.overhead + lanes.registration;
         return {lanes.latency + 2 * lanes.overhead + kWorthwhile * extra,
@@ -135,15 +136,17 @@ size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs,
     };
     if (is_within_host(lanes)) {
         // What pieces cost is known for many of them. A message of no more pieces than announcing
-        // it takes messages goes in pieces, each of which is such a message.
-        const size_t pieces = kMoreMessages * piece_of(lanes);
+        // it takes messages goes in pieces, each of which is such a message, unless each message
+        // goes to another queue: then what is announced needs fewer lines of that.
+        const size_t pieces =
+            situation == Situation::kSpread ? piece_of(lanes) + 1 : kMoreMessages * piece_of(lanes);
         return first_length(std::max(kMinRendezvous, pieces), most,
                             [&](size_t length) { return announced_pays(length, situation); });
     }
     const size_t alone = first_length(kMinRendezvous, most, [&](size_t length) {
         return announced_pays(length, Situation::kAlone);
     });
-    const bool is_shared = situation == Situation::kAmongOthers && operation == Operation::kTag &&
+    const bool is_shared = situation != Situation::kAlone && operation == Operation::kTag &&
                            lanes.device_type == uct::DeviceType::kNetwork;
     return is_shared ? std::min(alone, sharing_threshold(lanes)) : alone;
 }
@@ -426,8 +429,7 @@ size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds) {
 
 ProtocolTable::ProtocolTable(const LaneFigures& lanes, const CostModel& costs,
                              const Thresholds& thresholds)
-    : bulk_(bulk_threshold(lanes, thresholds)),
-      longest_exchanged_(is_within_host(lanes) ? kExchangedPieces * piece_of(lanes) : 0) {
+    : bulk_(bulk_threshold(lanes, thresholds)) {
     for (size_t operation = 0; operation < kOperations; ++operation) {
         for (size_t buffer = 0; buffer < kBufferClasses; ++buffer) {
             const auto which = static_cast<Operation>(operation);
@@ -443,6 +445,7 @@ ProtocolTable::ProtocolTable(const LaneFigures& lanes, const CostModel& costs,
             } else {
                 make(Situation::kAlone);
                 make(Situation::kAmongOthers);
+                make(Situation::kSpread);
             }
         }
     }

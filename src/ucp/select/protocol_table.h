@@ -99,9 +99,9 @@ struct Alternative {
 
 // Whether a message is likely to be the only one under way. Then its time is what its parts take
 // one after the other; among others it is the time of the processors and wires that are busy with
-// it, as waiting for answers goes on beside the others' data.
-enum class Situation : uint8_t { kAlone, kAmongOthers };
-inline constexpr size_t kSituations = 2;
+// it, as waiting for answers goes on beside the others' data. Spread: the others go to other peers.
+enum class Situation : uint8_t { kAlone, kAmongOthers, kSpread };
+inline constexpr size_t kSituations = 3;
 
 // All protocols that could carry an operation. Of those that admit a length the one that takes
 // least is the choice, the first of equals. This is the one place where times of protocols are put
@@ -151,9 +151,6 @@ class ProtocolTable {
         return rows_[index(operation, buffer, remote)].find(length);
     }
     bool is_bulk(size_t length) const { return length >= bulk_; }
-    // Tagged messages up to that length go as if alone where the program receives one for each that
-    // it sends, to few peers.
-    size_t longest_exchanged() const { return longest_exchanged_; }
 
     // Lengths [first, last] that go by one protocol.
     struct Range {
@@ -204,7 +201,6 @@ class ProtocolTable {
 
     std::array<Row, kRows> rows_;
     size_t bulk_;
-    size_t longest_exchanged_;
 };
 
 }  // namespace ucp::select

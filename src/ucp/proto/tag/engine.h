@@ -119,9 +119,10 @@ class TagEngine : MessageProtocol {
         uint64_t stamp = 0;  // of a message that is timed
     };
     Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
+    using Choices = std::array<select::Protocol, select::kSituations>;  // by situation
     Route learned_route(const Endpoint& endpoint, const LearnedLane& learned, size_t length,
-                        select::Protocol alone, select::Protocol among_others);
-    Turns::Next turn_of_next(const Endpoint& endpoint);
+                        const Choices& choices);
+    select::Situation situation_of_next(const Endpoint& endpoint);
     void time_announced(Request& receive, const RndvRts& rts);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
     bool fetch_later(Request& receive, TagMessage& message);
@@ -164,8 +165,7 @@ class TagEngine : MessageProtocol {
     std::deque<KeptCopy> copies_;  // the first one is under way
     std::deque<Announced> announced_;
     bool copies_are_stopped_ = false;
-    Turns turns_;  // of long messages
-    RecentPeers exchanged_;
+    Turns turns_;         // of long messages
     uint64_t found_ = 0;  // receives whose message was there: all others are posted
     Matcher matcher_;
     static constexpr size_t kSpare = 16;  // places for messages that find no memory

@@ -294,24 +294,23 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 
 // --- sending ---
 
-// Of the next long message: what the order of calls says, if nothing else is under way.
-Turns::Next TagEngine::turn_of_next(const Endpoint& endpoint) {
-    const Turns::Next next = turns_.next(matcher_.posted() + found_, matcher_.has_expected());
+// Of the next long message.
+select::Situation TagEngine::situation_of_next(const Endpoint& endpoint) {
     const bool is_busy = endpoint.has_backlog() || requests_.has_named();
-    return is_busy ? Turns::Next::kAmongOthers : next;
+    return turns_.next(endpoint, matcher_.posted() + found_, matcher_.has_expected(), is_busy);
 }
 
 // What was learned decides between the ways of a message.
 TagEngine::Route TagEngine::learned_route(const Endpoint& endpoint, const LearnedLane& learned,
-                                          size_t length, select::Protocol alone,
-                                          select::Protocol among_others) {
+                                          size_t length, const Choices& choices) {
     using select::Load;
     using select::Protocol;
     using select::Way;
     Load load = Load::kAlone;
-    if (turn_of_next(endpoint) != Turns::Next::kAlone)
+    const select::Situation situation = situation_of_next(endpoint);
+    if (situation != select::Situation::kAlone)
         load = matcher_.has_expected() ? Load::kBothWays : Load::kOneWay;
-    const Protocol usual = load == Load::kAlone ? alone : among_others;
+    const Protocol usual = choices[static_cast<size_t>(situation)];
     const select::Ways* ways = learned.ways_of(load, length);
     if (ways == nullptr) return {usual};
     const Way usual_way = is_announced(usual) ? Way::kRendezvous : Way::kEager;
@@ -326,30 +325,22 @@ TagEngine::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer, cons
     using select::Situation;
     constexpr auto kTag = select::Operation::kTag;
     const select::BufferClass kind = rndv_.buffer_class(endpoint, kTag, buffer, memory);
-    const auto in_situation = [&](Situation situation) {
-        return endpoint.protocols().find(kTag, kind, situation, buffer.length());
-    };
-    const select::Protocol alone = in_situation(Situation::kAlone);
-    const select::Protocol among_others = in_situation(Situation::kAmongOthers);
+    Choices choices;
+    for (size_t which = 0; which < select::kSituations; ++which)
+        choices[which] =
+            endpoint.protocols().find(kTag, kind, static_cast<Situation>(which), buffer.length());
     const bool is_plain =
         kind == select::BufferClass::kContiguous || kind == select::BufferClass::kRegistered;
     const LearnedLane* learned = endpoint.learned();
     if (learned != nullptr && is_plain &&
         learned->ways_of(select::Load::kAlone, buffer.length()) != nullptr)
-        return learned_route(endpoint, *learned, buffer.length(), alone, among_others);
-    if (is_announced(alone) == is_announced(among_others)) return {alone};
-    switch (turn_of_next(endpoint)) {
-        case Turns::Next::kAlone:
-            return {alone};
-        case Turns::Next::kExchanged: {
-            const bool is_recent = exchanged_.add(endpoint);
-            const bool leaves = buffer.length() <= endpoint.protocols().longest_exchanged();
-            return {is_recent && leaves ? alone : among_others};
-        }
-        case Turns::Next::kAmongOthers:
-            break;
-    }
-    return {among_others};
+        return learned_route(endpoint, *learned, buffer.length(), choices);
+    const bool is_first_announced = is_announced(choices.front());
+    if (std::ranges::all_of(choices, [&](select::Protocol each) {
+            return is_announced(each) == is_first_announced;
+        }))
+        return {choices.front()};
+    return {choices[static_cast<size_t>(situation_of_next(endpoint))]};
 }
 
 // A receive has found its message, which was announced.

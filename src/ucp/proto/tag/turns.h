@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 
+#include "ucp/select/protocol_table.h"
+
 // What the order of a program's calls says of a long message that it sends: whether others are
-// under way beside it.
+// under way beside it, and to whom.
 
 namespace ucp {
 
@@ -14,52 +14,30 @@ class Endpoint;
 
 // Tells a program that sends one long message, waits for the answer and goes on, from one that
 // sends many before it waits, as in windows: the first of many looks like the only one, so what
-// counts is how the last turn went. A turn is what a program sends between two receives.
+// counts is how the last turn went. A turn is what a program sends between two receives. Of several
+// messages, those whose peers take turns are spread.
 class Turns {
   public:
-    enum class Next : uint8_t {
-        kAlone,        // likely to be the only one under way
-        kExchanged,    // one of a row, each with one receive of the program's before it
-        kAmongOthers,  // neither
-    };
-
     // A long message is to be sent. It is the first of a turn if the program has received since the
     // one before and waits for nothing now.
     // @param receives  the program's receives so far
     // @param is_waiting  one of them is posted and has not been matched
-    Next next(uint64_t receives, bool is_waiting) {
+    // @param is_busy  other messages are under way
+    select::Situation next(const Endpoint& peer, uint64_t receives, bool is_waiting, bool is_busy) {
         const bool is_first = receives != receives_ && !is_waiting;
-        const bool follows_one = receives == receives_ + 1;
-        const bool is_alone = is_first && !had_several_;
-        const bool is_exchanged = follows_one && followed_one_;
+        const bool is_alone = is_first && !had_several_ && !is_busy;
+        const bool is_of_last_peer = peer_ == &peer || peer_ == nullptr;
         receives_ = receives;
         had_several_ = !is_first;
-        followed_one_ = follows_one;
-        if (is_alone) return Next::kAlone;
-        return is_exchanged ? Next::kExchanged : Next::kAmongOthers;
+        peer_ = &peer;
+        if (is_alone) return select::Situation::kAlone;
+        return is_of_last_peer ? select::Situation::kAmongOthers : select::Situation::kSpread;
     }
 
   private:
-    uint64_t receives_ = 0;      // at the last long message
-    bool had_several_ = false;   // that one was not the first of its turn
-    bool followed_one_ = false;  // there was one receive between it and the one before
-};
-
-// The last few peers that something was sent to.
-class RecentPeers {
-  public:
-    // It is the latest from now on. @return whether it was among them before
-    bool add(const Endpoint& peer) {
-        auto place = std::ranges::find(latest_, &peer);
-        const bool is_known = place != latest_.end();
-        if (!is_known) place = latest_.end() - 1;
-        std::shift_right(latest_.begin(), place + 1, 1);
-        latest_.front() = &peer;
-        return is_known;
-    }
-
-  private:
-    std::array<const Endpoint*, 4> latest_{};
+    uint64_t receives_ = 0;           // at the last long message
+    const Endpoint* peer_ = nullptr;  // of that message; it may be gone
+    bool had_several_ = false;        // that one was not the first of its turn
 };
 
 }  // namespace ucp

@@ -41,16 +41,17 @@ class Rank {
         EXPECT_EQ(Context::create(params, config, seams, &context_), UCS_OK);
         EXPECT_EQ(Worker::create(*context_, ucp_worker_params_t{}, &worker_), UCS_OK);
     }
-    void connect(Rank& to) {
+    ucp_ep_h connect(Rank& to) {
         ucp_ep_params_t params{};
         params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
         params.address = reinterpret_cast<const ucp_address_t*>(to.worker_->address().data());
         Endpoint* endpoint = nullptr;
         EXPECT_EQ(worker_->create_endpoint(params, &endpoint), UCS_OK);
-        endpoint_ = wrap(endpoint);
+        return endpoint_ = wrap(endpoint);
     }
-    ucs_status_ptr_t send(std::vector<char>& data) {
-        return ucp_tag_send_nbx(endpoint_, data.data(), data.size(), kTag, &kPlain);
+    ucs_status_ptr_t send(std::vector<char>& data) { return send(endpoint_, data); }
+    ucs_status_ptr_t send(ucp_ep_h endpoint, std::vector<char>& data) {
+        return ucp_tag_send_nbx(endpoint, data.data(), data.size(), kTag, &kPlain);
     }
     ucs_status_ptr_t receive(std::vector<char>& data) {
         return ucp_tag_recv_nbx(wrap(worker_.get()), data.data(), data.size(), kTag, kAll, &kPlain);
@@ -142,23 +143,31 @@ TEST_F(LongMessages, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
     expect_at_peer(2);
 }
 
-// In an exchange the message has left before the peer receives it. The first two only show that it
-// is one.
-TEST_F(LongMessages, WhoExchangesWithFewPeersSendsInPieces) {
-    for (int round = 0; round < 5; ++round) {
-        std::vector<char> target(kLong);
-        const ucs_status_ptr_t receiving = here_.receive(target);
-        const ucs_status_ptr_t sending = here_.send(first_);
-        const bool has_left = ends(sending);
-        EXPECT_EQ(has_left, round > 1) << round;
-        expect_at_peer(1);
-        if (!has_left) {
-            EXPECT_TRUE(ends(sending));
-        }
-        EXPECT_TRUE(ends(there_.send(second_)));
-        EXPECT_TRUE(ends(receiving));
-        EXPECT_EQ(target, second_);
+// Of two pieces: they leave at once for one peer, and are announced to peers in turn.
+TEST_F(LongMessages, ThatAreSpreadAreAnnouncedFromTwoPiecesOn) {
+    Rank third;
+    const std::array<ucp_ep_h, 2> peers{here_.endpoint(), here_.connect(third)};
+    third.connect(here_);
+    std::vector<char> source(16 * 1024, 4);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(ends(here_.send(peers[0], source))) << i;
+    std::vector<ucs_status_ptr_t> sends;
+    for (size_t i = 1; i < 5; ++i) {
+        sends.push_back(here_.send(peers[i % 2], source));
+        EXPECT_FALSE(ends(sends.back())) << i;
     }
+    for (int i = 0; i < 5; ++i) {
+        std::vector<char> target(source.size());
+        EXPECT_TRUE(ends(there_.receive(target)));
+        EXPECT_EQ(target, source);
+    }
+    for (int i = 0; i < 2; ++i) {
+        std::vector<char> target(source.size());
+        const ucs_status_ptr_t receiving = third.receive(target);
+        for (int turn = 0; turn < 2000; ++turn) third.progress();
+        EXPECT_TRUE(ends(receiving));
+        EXPECT_EQ(target, source);
+    }
+    for (const ucs_status_ptr_t send : sends) EXPECT_TRUE(ends(send));
 }
 
 TEST_F(LongMessages, WhoWaitsForAMessageAnnounces) {
@@ -238,19 +247,29 @@ TEST_F(LongMessages, ThatAWorkerLeavesUnfetchedAreFreed) {
 // What the library makes of the order of a program's receives and long messages.
 class TurnsOf : public testing::Test {
   protected:
-    using Next = ucp::Turns::Next;
-    bool speaks_alone() { return turns_.next(receives_, false) == Next::kAlone; }
-    bool speaks_alone_after_a_receive() { return turns_.next(++receives_, false) == Next::kAlone; }
-    // As in an exchange: the message may have come already, or not.
-    Next speaks_having_asked_for(unsigned messages, bool is_waiting) {
-        receives_ += messages;
-        return turns_.next(receives_, is_waiting);
+    using Situation = select::Situation;
+    void hear() { ++receives_; }
+    Situation next_to(size_t peer, bool is_busy = false) { return next(peer, false, is_busy); }
+    bool speaks_alone() { return next_to(0) == Situation::kAlone; }
+    bool speaks_alone_after_a_receive() {
+        hear();
+        return speaks_alone();
     }
     // For the receive that was posted last.
-    bool speaks_alone_while_waiting() { return turns_.next(++receives_, true) == Next::kAlone; }
+    bool speaks_alone_while_waiting() {
+        hear();
+        return next(0, true, false) == Situation::kAlone;
+    }
 
   private:
+    Situation next(size_t peer, bool is_waiting, bool is_busy) {
+        // They are only compared.
+        return turns_.next(reinterpret_cast<const Endpoint&>(places_[peer]), receives_, is_waiting,
+                           is_busy);
+    }
+
     ucp::Turns turns_;
+    std::array<char, 3> places_{};
     uint64_t receives_ = 0;
 };
 
@@ -279,39 +298,29 @@ TEST_F(TurnsOf, MessagesAreNotOverWhileTheProgramWaits) {
     EXPECT_TRUE(speaks_alone_after_a_receive());
 }
 
-TEST_F(TurnsOf, OneReceiveForEachMessageIsAnExchange) {
-    EXPECT_EQ(speaks_having_asked_for(1, true), Next::kAmongOthers);
-    EXPECT_EQ(speaks_having_asked_for(1, true), Next::kExchanged);
-    EXPECT_EQ(speaks_having_asked_for(1, false), Next::kExchanged);
-    EXPECT_EQ(speaks_having_asked_for(1, true), Next::kExchanged);
+// A ring, or windows to one peer.
+TEST_F(TurnsOf, MessagesToOnePeerAreNotSpread) {
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(next_to(2), Situation::kAmongOthers);
 }
 
-// The first message behind a window's answer is followed by others.
-TEST_F(TurnsOf, WindowsAreNoExchange) {
-    for (int window = 0; window < 3; ++window) {
-        EXPECT_NE(speaks_having_asked_for(1, false), Next::kExchanged);
-        for (int i = 0; i < 3; ++i)
-            EXPECT_EQ(speaks_having_asked_for(0, false), Next::kAmongOthers);
-        EXPECT_EQ(speaks_having_asked_for(4, true), Next::kAmongOthers);
+TEST_F(TurnsOf, MessagesToPeersInTurnAreSpread) {
+    EXPECT_EQ(next_to(0), Situation::kAmongOthers);
+    for (size_t i = 1; i < 9; ++i) EXPECT_EQ(next_to(i % 3), Situation::kSpread) << i;
+}
+
+// As where a program answers one peer after the other.
+TEST_F(TurnsOf, OneMessageEachIsAloneWhoeverItGoesTo) {
+    for (size_t i = 0; i < 6; ++i) {
+        hear();
+        EXPECT_EQ(next_to(i % 3), Situation::kAlone);
     }
 }
 
-TEST(RecentPeersOf, AFewAreKnown) {
-    ucp::RecentPeers recent;
-    std::array<char, 6> places{};
-    const auto peer = [&](size_t i) -> const Endpoint& {
-        return *reinterpret_cast<const Endpoint*>(&places[i]);  // which is only compared
-    };
-    for (int round = 0; round < 3; ++round) {
-        for (size_t i = 0; i < 4; ++i) EXPECT_EQ(recent.add(peer(i)), round != 0);
-    }
-    EXPECT_FALSE(recent.add(peer(4)));
-    EXPECT_TRUE(recent.add(peer(3)));
-    EXPECT_FALSE(recent.add(peer(0)));
-    for (int round = 0; round < 2; ++round) {
-        for (size_t i = 0; i < 6; ++i) recent.add(peer(i));
-        EXPECT_FALSE(recent.add(peer(0)));
-    }
+TEST_F(TurnsOf, NothingIsAloneBesideOthers) {
+    hear();
+    EXPECT_EQ(next_to(0, true), Situation::kAmongOthers);
+    hear();
+    EXPECT_EQ(next_to(1, true), Situation::kSpread);
 }
 
 }  // namespace
