@@ -294,9 +294,9 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 
 // --- sending ---
 
-// Of the next long message.
+// Of the next long message. A message that is still to be fetched is one under way.
 select::Situation TagEngine::situation_of_next(const Endpoint& endpoint) {
-    const bool is_busy = endpoint.has_backlog() || requests_.has_named();
+    const bool is_busy = endpoint.has_backlog() || requests_.has_named() || !announced_.empty();
     return turns_.next(endpoint, matcher_.posted() + found_, matcher_.has_expected(), is_busy);
 }
 

@@ -170,6 +170,21 @@ TEST_F(LongMessages, ThatAreSpreadAreAnnouncedFromTwoPiecesOn) {
     for (const ucs_status_ptr_t send : sends) EXPECT_TRUE(ends(send));
 }
 
+// As in exchanges out of step: the peer's message is there, and is fetched in progress only.
+TEST_F(LongMessages, WhoHasAMessageToFetchAnnounces) {
+    std::vector<char> target(kLong);
+    const ucs_status_ptr_t theirs = there_.send(first_);
+    EXPECT_FALSE(ends(theirs));
+    const ucs_status_ptr_t receiving = here_.receive(target);
+    const ucs_status_ptr_t sending = here_.send(second_);
+    EXPECT_FALSE(ends(sending));
+    EXPECT_TRUE(ends(receiving));
+    EXPECT_EQ(target, first_);
+    EXPECT_TRUE(ends(theirs));
+    expect_at_peer(2);
+    EXPECT_TRUE(ends(sending));
+}
+
 TEST_F(LongMessages, WhoWaitsForAMessageAnnounces) {
     hear();
     std::vector<char> answer(8);
