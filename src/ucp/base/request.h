@@ -42,7 +42,7 @@ struct Lane {
 //
 // Programs post many receives ahead, so what a receive needs from its posting to its end lies in
 // two cache lines: the first of the request and the one behind it, with the beginning of the part.
-// Behind the part comes what others need; a light request gets it by unfold().
+// Behind the part comes what others need; a partial request gets it by fill().
 struct Request : uct::Completion {
     // Post at most one message or one-sided operation on the lane.
     // @return UCS_OK: all is posted; UCS_INPROGRESS: one piece posted, more to come;
@@ -59,7 +59,7 @@ struct Request : uct::Completion {
         kQueued = 1u << 1,         // in its endpoint's send queue
         kNeedsGreeting = 1u << 2,  // the receiver must know the sender's address first
         kAwaited = 1u << 3,        // a fence may wait for it: goes before what may wait for a fence
-        kLight = 1u << 4,          // unfold() has not been called
+        kPartial = 1u << 4,        // fill() has not been called
         kEmulated = 1u << 5,       // a one-sided operation that goes as messages
     };
 
@@ -94,11 +94,11 @@ struct Request : uct::Completion {
     static constexpr size_t kPartOffset = 72;  // where in a request its part lies
     static constexpr size_t kPartSize = 208;
 
-    Request() : uct::Completion{&Request::references_gone, 1, UCS_OK} { unfold(); }
-    struct Light {};
-    explicit Request(Light) : uct::Completion{&Request::references_gone, 1, UCS_OK} {}
+    Request() : uct::Completion{&Request::references_gone, 1, UCS_OK} { fill(); }
+    struct Partial {};
+    explicit Request(Partial) : uct::Completion{&Request::references_gone, 1, UCS_OK} {}
     // Give the members behind the part their first values.
-    void unfold() {
+    void fill() {
         endpoint = nullptr;
         post = nullptr;
         abort = nullptr;
@@ -108,7 +108,7 @@ struct Request : uct::Completion {
         protocol = nullptr;
         length = 0;
         memory_type = UCS_MEMORY_TYPE_HOST;
-        flags &= ~uint32_t{kLight};
+        flags &= ~uint32_t{kPartial};
     }
 
     // --- set up by the protocol ---
@@ -185,7 +185,7 @@ struct Request : uct::Completion {
     size_t received;   // result of receives of AM data and streams: bytes
     // For ucp_request_query() alone.
     const char* protocol;           // what carries it out; null for receives
-    size_t length;                  // of the buffer in bytes; a light request's is in its part
+    size_t length;                  // of the buffer in bytes; a partial request's is in its part
     ucs_memory_type_t memory_type;  // of the buffer
 };
 

@@ -24,19 +24,19 @@ ucs_status_t status_of(const Request& request) {
 
 // The lane of its endpoint, which the request may have outlived: then it is none of the worker's.
 std::string lane_of(const Request& request) {
-    if ((request.flags & Request::kLight) != 0 || request.endpoint == nullptr) return "any";
+    if ((request.flags & Request::kPartial) != 0 || request.endpoint == nullptr) return "any";
     if (!request.pool->owner()->endpoints().contains(request.endpoint)) return "any";
     return request.endpoint->one_sided_lane().attributes.transport;
 }
 
 // A posted receive has its length in its part, to the end and behind it.
 size_t length_of(const Request& request) {
-    if ((request.flags & Request::kLight) == 0) return request.length;
+    if ((request.flags & Request::kPartial) == 0) return request.length;
     return const_cast<Request&>(request).part<TagReceive>().buffer.length();
 }
 
 ucs_memory_type_t memory_type_of(const Request& request) {
-    return (request.flags & Request::kLight) == 0 ? request.memory_type : UCS_MEMORY_TYPE_HOST;
+    return (request.flags & Request::kPartial) == 0 ? request.memory_type : UCS_MEMORY_TYPE_HOST;
 }
 
 // Programs look for "length N" and for the name of the memory; of a receive from a stream nothing

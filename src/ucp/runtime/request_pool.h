@@ -51,9 +51,9 @@ class RequestPool {
     // the callback that they hold. The call has it: end_call() or Endpoint::submit() ends that,
     // or recycle() if it was in vain. Null if there is no memory.
     Request* begin(const OpParams& params, Request::CallbackKind kind);
-    // The light request of a receive that is posted in this call. Null if there is no memory.
+    // The partial request of a receive that is posted in this call. Null if there is no memory.
     Request* begin_posted(const OpParams& params) {
-        uint32_t flags = Request::kLight;
+        uint32_t flags = Request::kPartial;
         void* memory;
         if (params.has(UCP_OP_ATTR_FIELD_REQUEST)) {
             memory = &Request::from_handle(params.raw().request);
@@ -63,7 +63,7 @@ class RequestPool {
             if (memory == nullptr) [[unlikely]]
                 return nullptr;
         }
-        auto* request = new (memory) Request(Request::Light());
+        auto* request = new (memory) Request(Request::Partial());
         request->pool = this;
         request->flags = flags;
         request->callback_kind = Request::CallbackKind::kTagReceive;

@@ -22,7 +22,7 @@ void release_receive(Request& request) {
 
 ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
     TagReceive& receive = request.emplace<TagReceive>();
-    receive.unfold();
+    receive.fill();
     const ucs_status_t status =
         receive.buffer.open(buffer, count, params.datatype(), params.memory_type());
     if (status != UCS_OK) return status;

@@ -32,8 +32,8 @@ struct TagReceive : ExpectedReceive {
     static constexpr bool kNeedsNoDestructor = true;  // a hook that knows nothing
 
     TagReceive() {}
-    // As Request::unfold(), for what is behind the second line.
-    void unfold() {
+    // As Request::fill(), for what is behind the second line.
+    void fill() {
         arrived = 0;
         user_memory = nullptr;
         memory = nullptr;

@@ -22,7 +22,7 @@ void TagEngine::clear() {
         give_up(*announced_.front().receive);
         free(*announced_.front().message);
     }
-    matcher_.drain_expected([&](ExpectedReceive& expected) { give_up(unfolded(expected)); });
+    matcher_.drain_expected([&](ExpectedReceive& expected) { give_up(whole(expected)); });
     matcher_.remove_unexpected_if(
         [](UnexpectedMessage&) { return true; },
         [&](UnexpectedMessage& message) { free(static_cast<TagMessage&>(message)); });
@@ -32,12 +32,12 @@ void TagEngine::clear() {
 static_assert(Request::kPartOffset + sizeof(ExpectedReceive) + 3 * sizeof(void*) <= 2 * 64);
 
 // Every member of the receive's request and part has a value from now on.
-Request& TagEngine::unfolded(ExpectedReceive& expected) {
+Request& TagEngine::whole(ExpectedReceive& expected) {
     auto& receive = static_cast<TagReceive&>(expected);
     Request& request = Request::of(receive);
-    if ((request.flags & Request::kLight) != 0) {
-        receive.unfold();
-        request.unfold();
+    if ((request.flags & Request::kPartial) != 0) {
+        receive.fill();
+        request.fill();
         request.length = receive.buffer.length();
     }
     return request;
@@ -134,7 +134,7 @@ bool TagEngine::cancel(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
     if (!receive.is_posted()) return false;
     matcher_.withdraw(receive);
-    unfolded(receive);
+    whole(receive);
     requests_.finish_later(request, UCS_ERR_CANCELED);
     return true;
 }
@@ -196,7 +196,7 @@ bool TagEngine::receive_at_once(Tag tag, const void* data, size_t length, Reques
     auto& part = static_cast<TagReceive&>(*expected);
     // Posted receives hold one reference and nothing that would have to be released.
     if (!part.buffer.is_contiguous() || length > part.buffer.length()) [[unlikely]] {
-        *receive = &unfolded(part);
+        *receive = &whole(part);
         return false;
     }
     if (length == sizeof(uint64_t)) {

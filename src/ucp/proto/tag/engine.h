@@ -84,7 +84,7 @@ class TagEngine : MessageProtocol {
     // The receive that an arriving message goes to, taken out of the queues; null if none.
     Request* take_expected(Tag tag) {
         ExpectedReceive* const expected = matcher_.take_expected(tag);
-        return expected == nullptr ? nullptr : &unfolded(*expected);
+        return expected == nullptr ? nullptr : &whole(*expected);
     }
     // A message is here as a whole and in one piece: give it to the receive that waits for it.
     // @param receive  set if false is returned: what it goes to by take_expected(), or null
@@ -105,7 +105,7 @@ class TagEngine : MessageProtocol {
     Matcher& matcher() { return matcher_; }
 
   private:
-    static Request& unfolded(ExpectedReceive& expected);
+    static Request& whole(ExpectedReceive& expected);
     [[gnu::noinline]] ucs_status_ptr_t receive_any(void* buffer, size_t count, Tag tag, Tag mask,
                                                    const OpParams& params);
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);

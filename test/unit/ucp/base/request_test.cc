@@ -47,13 +47,13 @@ TEST(Requests, AreFoundByTheirPartAndTheirHandle) {
     EXPECT_EQ(&Request::from_handle(request.handle()), &request);
 }
 
-// The members behind the part of one that is light are whatever was there before.
+// The members behind the part of one that is partial are whatever was there before.
 TEST(Requests, ThatAreLightAreUnfoldedOnce) {
     alignas(Request) std::byte memory[sizeof(Request)];
     std::memset(memory, 0xa5, sizeof(memory));
     auto& request = *new (memory) Request(Request::Light{});
-    request.flags = Request::kLight | Request::kUserMemory;
-    request.unfold();
+    request.flags = Request::kPartial | Request::kUserMemory;
+    request.fill();
     EXPECT_EQ(request.flags, uint32_t{Request::kUserMemory});
     EXPECT_EQ(request.endpoint, nullptr);
     EXPECT_EQ(request.abort, nullptr);
