@@ -92,6 +92,10 @@ MUTANTS = {
         "src/uct/sm/inbox.cc",
         {"    if (find_late() != nullptr) return false;\n": ""},
         ("uct_test",), "SmHoles.*"),
+    "a sender that is killed takes a wake-up along": (
+        "src/uct/sm/outbox.h",
+        {"compare_exchange_weak(head, head + 1,": "compare_exchange_weak(head, number + 1,"},
+        ("uct_test",), "SmStopped.*:SmQueues.*"),
     "time is the calendar's": (
         "src/ucs/sys/time.h",
         {"Time now() const override { return Time(std::chrono::steady_clock::now().time_since_epoch()); }":
