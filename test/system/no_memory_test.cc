@@ -874,6 +874,60 @@ TEST_P(NoMemory, SystemCallsOfTransfers) {
     EXPECT_GT(positions_, 0);
 }
 
+// Of an adapter that registers no more than so many regions, as where little memory may be locked.
+// Who finds none for queues does not start, for buffers to send from fails and is told, and else
+// copies.
+TEST_P(NoMemory, RegistrationsAreFew) {
+    const std::string transport = GetParam();
+    if (transport != "dc" && transport != "ud") GTEST_SKIP() << "nothing is locked";
+    struct Limit {
+        explicit Limit(unsigned regions) {
+            setenv("SOFTHCA_MAX_MR", std::to_string(regions).c_str(), 1);
+        }
+        ~Limit() { unsetenv("SOFTHCA_MAX_MR"); }
+        Limit(const Limit&) = delete;
+    };
+    const ucs::LogCapture quiet(ucs::LogLevel::kError);
+    unsigned refused = 0, failed = 0, copied = 0;
+    for (bool is_enough = false; !is_enough && copied < 100;) {
+        const unsigned regions = refused + failed + copied + 1;
+        SCOPED_TRACE(testing::Message() << regions << " regions");
+        const Limit limit(regions);
+        Pair pair(transport);
+        bool is_open = true;
+        for (size_t index = 0; is_open && index < pair.size(); ++index)
+            is_open = pair.open_context(index) == UCS_OK && pair.open_worker(index) == UCS_OK;
+        if (!is_open) {
+            EXPECT_EQ(failed + copied, 0u) << "with less it could start";
+            ASSERT_LT(++refused, 100u);
+            continue;
+        }
+        for (size_t index = 0; index < pair.size(); ++index) ASSERT_EQ(pair.connect(index), UCS_OK);
+        for (const size_t length : {size_t{8}, kLong, kLongest})
+            if (!pair.has_failed()) send_tagged(pair, length, true, false);
+        if (pair.has_failed()) {
+            EXPECT_EQ(copied, 0u) << "with less all messages went";
+            ASSERT_LT(++failed, 100u);
+            continue;
+        }
+        std::vector<char> bytes(4096);
+        ucp_mem_map_params_t map{};
+        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        map.address = bytes.data();
+        map.length = bytes.size();
+        ucp_mem_h memory = nullptr;
+        is_enough = ucp_mem_map(pair.context(0), &map, &memory) == UCS_OK;
+        if (is_enough) {
+            EXPECT_EQ(ucp_mem_unmap(pair.context(0), memory), UCS_OK);
+        } else {
+            ++copied;
+        }
+        if (HasFailure()) return;
+    }
+    EXPECT_GT(refused, 0u);
+    EXPECT_GT(failed + copied, 0u);
+}
+
 // Eight messages each way, short and long in turn. @return whether all came, in their order
 bool exchange_numbers(Pair& pair, uint64_t first) {
     constexpr size_t kMany = 8, kWords = 300;
