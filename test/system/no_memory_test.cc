@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -24,12 +25,15 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/short_packets.h"
@@ -57,6 +61,14 @@ struct Injection {
     uint64_t failed = 0;
 };
 thread_local constinit Injection injection;
+
+// What no call of progress is to do with peers that it knows: open files, wait for threads.
+struct Watch {
+    bool is_in_progress = false;
+    unsigned openings = 0;
+    unsigned waits = 0;
+};
+thread_local constinit Watch watch;
 
 bool fails(Resource resource = Resource::kMemory, int error = ENOMEM) {
     if (!injection.is_armed || injection.resource != resource || injection.failures == 0)
@@ -86,6 +98,12 @@ Function* next(const char* name) {
 }
 bool call_fails(int error) {
     return fails(Resource::kSystem, error);
+}
+void note_opening() {
+    watch.openings += watch.is_in_progress;
+}
+void note_wait() {
+    watch.waits += watch.is_in_progress;
 }
 
 }  // namespace
@@ -212,11 +230,33 @@ int posix_fallocate(int descriptor, off_t offset, off_t length) {
 }
 int open(const char* path, int flags, ...) {
     static auto* const real = next<int(const char*, int, ...)>("open");
+    note_opening();
     va_list rest;
     va_start(rest, flags);
     const auto mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : mode_t{0};
     va_end(rest);
     return call_fails(EMFILE) ? -1 : real(path, flags, mode);
+}
+// As streams of files do.
+FILE* fopen(const char* path, const char* mode) {
+    static auto* const real = next<FILE*(const char*, const char*)>("fopen");
+    note_opening();
+    return real(path, mode);
+}
+FILE* fopen64(const char* path, const char* mode) {
+    static auto* const real = next<FILE*(const char*, const char*)>("fopen64");
+    note_opening();
+    return real(path, mode);
+}
+int pthread_join(pthread_t thread, void** result) {
+    static auto* const real = next<int(pthread_t, void**)>("pthread_join");
+    note_wait();
+    return real(thread, result);
+}
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+    static auto* const real = next<int(pthread_cond_t*, pthread_mutex_t*)>("pthread_cond_wait");
+    note_wait();
+    return real(condition, mutex);
 }
 void* mmap(void* address, size_t length, int protection, int flags, int descriptor,
            off_t offset) noexcept {
@@ -397,7 +437,9 @@ class Pair {
             wire_->advance_to(clock_.now());
         }
         for (size_t index = 0; index < size(); ++index) {
+            watch.is_in_progress = true;
             if (sides_[index].worker != nullptr) ucp_worker_progress(sides_[index].worker);
+            watch.is_in_progress = false;
             if (wire_ != nullptr) wire_->leave(index);
         }
     }
@@ -965,6 +1007,36 @@ bool exchange_numbers(Pair& pair, uint64_t first) {
         }
     }
     return true;
+}
+
+// Peers that have met: how they reach each other's memory is known from the first round.
+TEST_P(NoMemory, ProgressOpensNoFilesAndWaitsForNoThreads) {
+    watch = {.is_in_progress = true};
+    const std::ifstream file("/dev/null");
+    std::thread([] {}).join();
+    watch.is_in_progress = false;
+    ASSERT_GT(watch.openings, 0u) << "who opens files goes another way";
+    ASSERT_GT(watch.waits, 0u);
+    Pair pair(GetParam());
+    pair.open_and_connect();
+    for (const bool is_watched : {false, true}) {
+        if (is_watched) watch = {};
+        for (const bool is_expected : {false, true}) {
+            for (const size_t length : {size_t{8}, kLong, kLongest}) {
+                send_tagged(pair, length, is_expected, false);
+                send_tagged(pair, length, is_expected, true);
+                send_active(pair, length, is_expected);
+            }
+        }
+        Shared memory(pair, kLongest);
+        EXPECT_EQ(pair.finish(ucp_put_nbx(pair.endpoint(0), memory.content.data(), kLongest,
+                                          memory.address(), memory.key(), &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing)), UCS_OK);
+        EXPECT_FALSE(pair.has_failed());
+    }
+    EXPECT_EQ(watch.openings, 0u);
+    EXPECT_EQ(watch.waits, 0u);
 }
 
 // To a dedicated lane and back, under traffic both ways. @return whether it had one
