@@ -8,6 +8,14 @@ MUTANTS = {
         "src/uct/tcp/association/responder.cc",
         {"        refuse(connection, wire::kNobody, get.operation);\n": ""},
         NO_MEMORY, "*AReadWithoutMemory*"),
+    "a peer hears of nothing where no memory may be locked": (
+        "src/ucp/endpoint/backlog.cc",
+        {"        if (!is_short || status != UCS_ERR_NO_MEMORY) return status;\n": "        return status;\n"},
+        NO_MEMORY, "*RegistrationsAreFew*"),
+    "a link that there is no memory for is a message lost": (
+        "src/ucp/lanes/negotiator.cc",
+        {"    } catch (const std::bad_alloc&) {\n        return nullptr;\n": "    } catch (const std::bad_alloc&) {\n        throw;\n"},
+        NO_MEMORY, "*.Promotions/*"),
     "what is behind a fence without memory waits for ever": (
         "src/uct/tcp/association/association_operations.cc",
         {"    return fencing_ ? UCS_ERR_NO_RESOURCE : status;\n": "    return UCS_ERR_NO_RESOURCE;\n"},
@@ -92,6 +100,10 @@ MUTANTS = {
         "src/uct/sm/inbox.cc",
         {"    if (find_late() != nullptr) return false;\n": ""},
         ("uct_test",), "SmHoles.*"),
+    "a sender that is killed takes a wake-up along": (
+        "src/uct/sm/outbox.h",
+        {"compare_exchange_weak(head, head + 1,": "compare_exchange_weak(head, number + 1,"},
+        ("uct_test",), "SmStopped.*:SmQueues.*"),
     "time is the calendar's": (
         "src/ucs/sys/time.h",
         {"Time now() const override { return Time(std::chrono::steady_clock::now().time_since_epoch()); }":

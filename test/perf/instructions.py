@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Instructions of the library for one 8-byte message, and for one slice of a bulk transfer, counted
-by callgrind.
+"""Instructions of the library for one 8-byte message, for one slice of a bulk transfer, and for one atomic
+operation that goes by messages, counted by callgrind.
 
 The library's part of a call is what the call costs less what it spends inside the adapter
 (src/softhca, standing in for libibverbs and libmlx5): the cost of every edge from a function of the
@@ -42,6 +42,8 @@ DUMPS = 800  # profiles of calls that are read, the longest
 LANES_GROWTH = 2000  # that the most peers may cost more than the fewest: traffic is not the same
 CLIENTS, CLIENTS_A_SECOND = 4096, 40_000_000  # 1 % of a core that does 20,000 in 5 us
 SLICE = 400  # of 64 KiB, from the call to the completion
+# From the call to the completion, with all looks for it; "fenced" is behind a put that has to end first.
+ATOMICS = {"atomic": 2600, "fenced": 4200}
 
 CASES = [
     # name, lane, tracker, variables
@@ -266,6 +268,19 @@ def main():
         for function, cost in sorted(own.items(), key=lambda item: -item[1]):
             if cost >= 0.5:
                 print(f"    {'slice':8} {cost:8.2f} {function}")
+    atomics = {}
+    for lane, name in (("atomic", "a fetch-add by messages"), ("fenced", "  behind a put and a fence")):
+        parts = measure(arguments.program, "off", lane,
+                        {"UCX_LANES": "scalable", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf",
+                         "UCX_ATOMIC_MODE": "cpu"}, ("fetch_add", "progress"))
+        own = {**parts["fetch_add"][1], **parts["progress"][1]}
+        touched[name.strip()] = own
+        atomics[lane] = sum(own.values())
+        print(f"{name:40} {atomics[lane]:8.2f}", flush=True)
+        if arguments.functions:
+            for function, cost in sorted(own.items(), key=lambda item: -item[1]):
+                if cost >= 5:
+                    print(f"    {'atomic':8} {cost:8.2f} {function}")
     lanes = {}
     for what, peers in [("peers", peers) for peers in PEERS] + [("moves", max(PEERS))]:
         lanes[what, peers], own, messages = longest_lane_work(arguments.program, what, peers)
@@ -295,6 +310,9 @@ def main():
     if server > CLIENTS_A_SECOND:
         failures.append(f"a server of {CLIENTS} clients: {server:.0f} instructions a second, "
                         f"allowed are {CLIENTS_A_SECOND}")
+    for lane, limit in ATOMICS.items():
+        if atomics[lane] > limit:
+            failures.append(f"a fetch-add by messages ({lane}): {atomics[lane]:.2f} instructions, allowed are {limit}")
     if per_slice > SLICE:
         failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")
     for name in (CASES[1][0], CASES[2][0]):

@@ -2,8 +2,8 @@
 
 // What instructions.py runs under callgrind: the functions whose names begin with perf_measured_
 // are counted. Arguments: the state of the tracker (off, disarmed, armed) and the lane (dc, rc,
-// fifo, ring), or bulk: puts that go in slices; or what is done with lanes, and how many peers
-// there are.
+// fifo, ring), or bulk: puts that go in slices; or atomic, fenced: fetch-adds by messages, the
+// latter behind a put and a fence each; or what is done with lanes, and how many peers there are.
 
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +42,14 @@ extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_put(ucp_ep_h endpoin
                                                                 uint64_t remote, ucp_rkey_h key,
                                                                 const ucp_request_param_t* param) {
     return ucp_put_nbx(endpoint, data.data(), data.size(), remote, key, param);
+}
+
+extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_fetch_add(ucp_ep_h endpoint,
+                                                                      const uint64_t* operand,
+                                                                      uint64_t remote,
+                                                                      ucp_rkey_h key,
+                                                                      ucp_request_param_t* param) {
+    return ucp_atomic_op_nbx(endpoint, UCP_ATOMIC_OP_ADD, operand, 1, remote, key, param);
 }
 
 extern "C" [[gnu::noinline]] void perf_measured_lanes(ucp::Worker& worker, ucs::Time now) {
@@ -109,20 +117,36 @@ ucp_mem_h map(ucp_context_h context, std::vector<char>& data) {
     return memory;
 }
 
+// Memory of worker 1 with a key to it at the endpoint of worker 0.
+class RemoteBuffer {
+  public:
+    RemoteBuffer(perf::Pair& pair, ucp_ep_h endpoint, std::vector<char>& bytes)
+        : context_(ucp::wrap(&pair.worker(1).context())), memory_(map(context_, bytes)) {
+        void* packed = nullptr;
+        size_t size = 0;
+        perf::require(ucp_rkey_pack(context_, memory_, &packed, &size) == UCS_OK, "packed key");
+        perf::require(ucp_ep_rkey_unpack(endpoint, packed, &key) == UCS_OK, "key");
+        ucp_rkey_buffer_release(packed);
+    }
+    RemoteBuffer(const RemoteBuffer&) = delete;
+    ~RemoteBuffer() {
+        ucp_rkey_destroy(key);
+        ucp_mem_unmap(context_, memory_);
+    }
+
+    ucp_rkey_h key = nullptr;
+
+  private:
+    ucp_context_h context_;
+    ucp_mem_h memory_;
+};
+
 // Puts of 128 slices, from the call to the completion. @return slices
 unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
     constexpr unsigned kSlices = 128, kPuts = 8;
     std::vector<char> here(kSlices * 65536, 'x'), there(here.size());
     const ucp_mem_h local = map(ucp::wrap(&pair.worker(0).context()), here);
-    const ucp_mem_h remote = map(ucp::wrap(&pair.worker(1).context()), there);
-    void* packed = nullptr;
-    size_t size = 0;
-    perf::require(
-        ucp_rkey_pack(ucp::wrap(&pair.worker(1).context()), remote, &packed, &size) == UCS_OK,
-        "packed key");
-    ucp_rkey_h key = nullptr;
-    perf::require(ucp_ep_rkey_unpack(endpoint, packed, &key) == UCS_OK, "key");
-    ucp_rkey_buffer_release(packed);
+    const RemoteBuffer remote(pair, endpoint, there);
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
     params.memh = local;
@@ -131,8 +155,9 @@ unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
         // The first makes what an endpoint has for bulk.
         const bool measured = count != 0;
         const ucs_status_ptr_t put =
-            measured ? perf_measured_put(endpoint, here, address, key, &params)
-                     : ucp_put_nbx(endpoint, here.data(), here.size(), address, key, &params);
+            measured
+                ? perf_measured_put(endpoint, here, address, remote.key, &params)
+                : ucp_put_nbx(endpoint, here.data(), here.size(), address, remote.key, &params);
         perf::require(UCS_PTR_IS_PTR(put), "a put in slices");
         while (ucp_request_check_status(put) == UCS_INPROGRESS) {
             pair.run_adapters();
@@ -146,10 +171,52 @@ unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
         ucp_request_free(put);
     }
     perf::require(there == here, "the data");
-    ucp_rkey_destroy(key);
     ucp_mem_unmap(ucp::wrap(&pair.worker(0).context()), local);
-    ucp_mem_unmap(ucp::wrap(&pair.worker(1).context()), remote);
     return kPuts * kSlices;
+}
+
+// Fetch-adds that go as messages, one after the other, from the call to the completion at their
+// initiator. @return how many
+unsigned fetch_and_add(perf::Pair& pair, ucp_ep_h endpoint, bool is_fenced) {
+    constexpr unsigned kWarmUp = 64;  // pools grow
+    std::vector<char> there(2 * sizeof(uint64_t));
+    const RemoteBuffer remote(pair, endpoint, there);
+    const auto address = reinterpret_cast<uintptr_t>(there.data());
+    const uint64_t one = 1;
+    uint64_t before = 0;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+    params.datatype = ucp_dt_make_contig(sizeof(one));
+    params.reply_buffer = &before;
+    const ucp_request_param_t none{};
+    for (unsigned count = 0; count < kWarmUp + kRounds; ++count) {
+        const bool measured = count >= kWarmUp;
+        if (is_fenced) {
+            const ucs_status_ptr_t put =
+                ucp_put_nbx(endpoint, &one, sizeof(one), address + sizeof(one), remote.key, &none);
+            perf::require(put == nullptr, "a short put goes at once");
+            perf::require(ucp_worker_fence(pair.handle(0)) == UCS_OK, "a fence");
+        }
+        const ucs_status_ptr_t adding =
+            measured ? perf_measured_fetch_add(endpoint, &one, address, remote.key, &params)
+                     : ucp_atomic_op_nbx(endpoint, UCP_ATOMIC_OP_ADD, &one, 1, address, remote.key,
+                                         &params);
+        perf::require(UCS_PTR_IS_PTR(adding), "a fetch-add by messages");
+        while (ucp_request_check_status(adding) == UCS_INPROGRESS) {
+            pair.run_adapters();
+            pair.worker(1).progress();
+            pair.run_adapters();
+            if (measured) {
+                perf_measured_progress(pair.handle(0));
+            } else {
+                ucp_worker_progress(pair.handle(0));
+            }
+        }
+        ucp_request_free(adding);
+        perf::require(before == count, "what was there before");
+        pair.drain();
+    }
+    return kRounds;
 }
 
 // What lanes cost in each call of progress, with so many peers, most of those that the tracker
@@ -245,7 +312,8 @@ void move_many(perf::Pair& pair, size_t peers) {
 
 int main(int argc, char** argv) {
     perf::require(argc == 3,
-                  "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk, or peers|moves COUNT");
+                  "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk|atomic|fenced, or "
+                  "peers|moves COUNT");
     const std::string_view tracker = argv[1], lane = argv[2];
     if (tracker == "peers" || tracker == "moves") {
         perf::Pair pair;
@@ -259,6 +327,10 @@ int main(int argc, char** argv) {
     const ucp_ep_h endpoint = pair.connect();
     if (lane == "bulk") {
         std::printf("%u\n", put_in_bulk(pair, endpoint));
+        return 0;
+    }
+    if (lane == "atomic" || lane == "fenced") {
+        std::printf("%u\n", fetch_and_add(pair, endpoint, lane == "fenced"));
         return 0;
     }
     for (unsigned round = 0; round < 4; ++round) exchange(pair, endpoint, false);

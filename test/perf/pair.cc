@@ -30,7 +30,7 @@ Pair::Pair(size_t estimated_endpoints, Over over)
         "settings");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-    params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
+    params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
     params.estimated_num_eps = estimated_endpoints;
     for (unsigned node = 0; node < 2; ++node) {
         fabric_.set_current_node(node);

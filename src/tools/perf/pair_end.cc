@@ -162,8 +162,11 @@ Json PairEnd::introduction() const {
 void PairEnd::connect(const Json& other) {
     const std::string address = from_hex(other.at("address"));
     ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
     params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {on_failed, this};
     check(ucp_ep_create(worker_, &params, &endpoint_), "endpoint");
     const std::string key = from_hex(other.at("key"));
     check(ucp_ep_rkey_unpack(endpoint_, key.data(), &remote_key_), "remote key");
@@ -175,6 +178,7 @@ void PairEnd::connect(const Json& other) {
 void PairEnd::progress() {
     if (ucp_worker_progress(worker_) != 0) {
         idle_ = 0;
+        check(failure_, "the way to the other process");
         return;
     }
     if (++idle_ < kPollsToYield) return;

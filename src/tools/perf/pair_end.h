@@ -92,6 +92,7 @@ class PairEnd {
     std::byte* slot(uint64_t index, uint64_t size) const { return buffer_ + index * size; }
     uint64_t remote_slot(uint64_t index, uint64_t size) const { return remote_ + index * size; }
 
+    // Throws if the endpoint has failed: what is waited for may never come then.
     void progress();
     // Until nothing is under way.
     void drain(Window& window);
@@ -137,6 +138,9 @@ class PairEnd {
         return device_ != nullptr && !device_->is_pinned() && data >= buffer_ &&
                data < buffer_ + options_.buffer_length();
     }
+    static void on_failed(void* self, ucp_ep_h, ucs_status_t status) {
+        static_cast<PairEnd*>(self)->failure_ = status;
+    }
     static ucs_status_t on_message(void* self, const void* header, size_t header_length, void* data,
                                    size_t length, const ucp_am_recv_param_t* param);
     static void on_message_received(void* request, ucs_status_t status, size_t length, void* self);
@@ -155,6 +159,7 @@ class PairEnd {
     ucp_context_h context_;
     ucp_worker_h worker_ = nullptr;
     ucp_ep_h endpoint_ = nullptr;
+    ucs_status_t failure_ = UCS_OK;  // of the endpoint
     ucp_mem_h memory_ = nullptr;
     ucp_rkey_h remote_key_ = nullptr;
     std::byte* buffer_ = nullptr;

@@ -204,6 +204,40 @@ void measure_all(const Options& options, Initiator& initiator, unsigned thread, 
     initiator.leave();
 }
 
+// What the threads of a process work with. Where one of them or the other process fails, others may
+// be at work until the process ends: so a run is deleted after a good end alone.
+struct Run {
+    Run(const Options& chosen, bool is_initiator)
+        : options(chosen),
+          context(options, is_initiator),
+          peers(make_peers(context, options, is_initiator)) {}
+
+    const Options options;
+    const Context context;
+    const Peers peers;
+};
+
+struct InitiatorRun : Run {
+    explicit InitiatorRun(const Options& chosen)
+        : Run(chosen, true),
+          done(options.threads),
+          board(options, options.sizes().size() * options.metrics().size()),
+          together(static_cast<ptrdiff_t>(options.threads)) {}
+
+    std::vector<std::atomic<uint64_t>> done;
+    Board board;
+    std::barrier<> together;
+    std::vector<std::jthread> threads;
+};
+
+struct TargetRun : Run {
+    explicit TargetRun(const Options& chosen) : Run(chosen, false) {}
+
+    std::mutex mutex;
+    std::exception_ptr failure;
+    std::vector<std::jthread> threads;
+};
+
 }  // namespace
 
 std::vector<Row> run_initiator(Channel& channel, const Options& options, const Observer& observer) {
@@ -211,21 +245,16 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const O
     if (const Json answer = channel.expect(); answer.contains("error")) {
         throw std::runtime_error(answer.at("error").get<std::string>());
     }
-    const Context context(options, true);
-    const Peers peers = make_peers(context, options, true);
-    connect(channel, peers);
-    std::vector<std::atomic<uint64_t>> done(options.threads);
-    Board board(options, options.sizes().size() * options.metrics().size());
-    std::barrier together(static_cast<ptrdiff_t>(options.threads));
-    auto* threads = new std::vector<std::jthread>;  // a failure ends the process while they run
+    auto* const run = new InitiatorRun(options);
+    connect(channel, run->peers);
     for (unsigned i = 0; i < options.threads; ++i) {
-        threads->emplace_back([&, i] {
+        run->threads.emplace_back([run, i] {
             try {
-                Initiator initiator(*peers[i], done[i]);
-                measure_all(options, initiator, i, board, together);
-                board.leave();
+                Initiator initiator(*run->peers[i], run->done[i]);
+                measure_all(run->options, initiator, i, run->board, run->together);
+                run->board.leave();
             } catch (...) {
-                board.fail(std::current_exception());
+                run->board.fail(std::current_exception());
             }
         });
     }
@@ -235,25 +264,26 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const O
     auto looked = Clock::now();
     for (bool at_work = true; at_work;) {
         const size_t told = rows.size();
-        at_work = board.watch(rows) && !Interrupt::is_requested();
-        if (told == 0 && !rows.empty()) observer.on_lane(lane_of(peers[0]->endpoint()));
+        at_work = run->board.watch(rows) && !Interrupt::is_requested();
+        if (told == 0 && !rows.empty()) observer.on_lane(lane_of(run->peers[0]->endpoint()));
         for (size_t i = told; i < rows.size(); ++i) observer.on_row(rows[i]);
         if (at_work && channel.is_gone()) throw std::runtime_error("the other process is gone");
         if (!observer.on_progress || !at_work) continue;
         uint64_t operations = 0;
-        for (const auto& count : done) operations += count.load(std::memory_order_relaxed);
+        for (const auto& count : run->done) operations += count.load(std::memory_order_relaxed);
         const double seconds = std::chrono::duration<double>(Clock::now() - looked).count();
         if (seconds < std::chrono::duration<double>(kWatchPeriod).count() / 2) continue;
         // Counts begin anew with each measurement.
         const uint64_t news = operations >= seen ? operations - seen : operations;
-        observer.on_progress(board.describe(operations, static_cast<double>(news) / seconds));
+        observer.on_progress(run->board.describe(operations, static_cast<double>(news) / seconds));
         seen = operations;
         looked = Clock::now();
     }
     if (Interrupt::is_requested()) observer.on_interrupt(rows);
-    delete threads;
+    run->threads.clear();
     channel.send({{"done", true}});
     channel.expect();
+    delete run;
     return rows;
 }
 
@@ -270,19 +300,15 @@ void run_target(Channel& channel) {
         throw;
     }
     channel.send({{"perf", SWIFTLANE_VERSION}});
-    const Context context(options, false);
-    const Peers peers = make_peers(context, options, false);
-    connect(channel, peers);
-    std::mutex mutex;
-    std::exception_ptr failure;
-    auto* threads = new std::vector<std::jthread>;  // a failure ends the process while they run
-    for (const auto& peer : peers) {
-        threads->emplace_back([&] {
+    auto* const run = new TargetRun(options);
+    connect(channel, run->peers);
+    for (const auto& peer : run->peers) {
+        run->threads.emplace_back([run, &peer, &channel] {
             try {
                 serve(*peer);
             } catch (...) {
-                const std::lock_guard lock(mutex);
-                failure = std::current_exception();
+                const std::lock_guard lock(run->mutex);
+                run->failure = std::current_exception();
                 channel.shut_down();
             }
         });
@@ -290,11 +316,11 @@ void run_target(Channel& channel) {
     // The channel's end tells that the initiator is gone, and with it all reason to serve.
     const auto message = channel.receive();
     {
-        const std::lock_guard lock(mutex);
-        if (failure != nullptr) std::rethrow_exception(failure);
+        const std::lock_guard lock(run->mutex);
+        if (run->failure != nullptr) std::rethrow_exception(run->failure);
     }
     if (!message) throw std::runtime_error("the other process is gone");
-    delete threads;
+    delete run;
     channel.send({{"done", true}});
 }
 

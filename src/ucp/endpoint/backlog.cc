@@ -31,16 +31,20 @@ void ControlMessage::free(ControlMessage* message) {
 ucs_status_t ControlMessage::post(const Lane& lane, AmId id, std::span<const std::byte> message) {
     const uct::InterfaceAttributes& attributes = lane.attributes;
     uint64_t header;
+    const bool is_short = (attributes.capabilities & uct::kAmShort) != 0 &&
+                          message.size() >= sizeof(header) &&
+                          message.size() - sizeof(header) <= attributes.am.max_short;
     // Over a network every message takes a buffer of its receiver.
-    if (attributes.device_type == uct::DeviceType::kSharedMemory &&
-        (attributes.capabilities & uct::kAmShort) != 0 && message.size() >= sizeof(header) &&
-        message.size() - sizeof(header) <= attributes.am.max_short) {
-        std::memcpy(&header, message.data(), sizeof(header));
-        const auto rest = message.subspan(sizeof(header));
-        return lane.endpoint.am_short(static_cast<uint8_t>(id), header, rest.data(),
-                                      static_cast<uint32_t>(rest.size()));
+    if (!is_short || attributes.device_type != uct::DeviceType::kSharedMemory) {
+        const ucs_status_t status = post_bytes(lane.endpoint, id, message);
+        // A short one needs none here: a peer is to hear of a failure though none can be
+        // registered.
+        if (!is_short || status != UCS_ERR_NO_MEMORY) return status;
     }
-    return post_bytes(lane.endpoint, id, message);
+    std::memcpy(&header, message.data(), sizeof(header));
+    const auto rest = message.subspan(sizeof(header));
+    return lane.endpoint.am_short(static_cast<uint8_t>(id), header, rest.data(),
+                                  static_cast<uint32_t>(rest.size()));
 }
 
 Backlog::~Backlog() {

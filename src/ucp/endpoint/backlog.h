@@ -68,8 +68,12 @@ class Backlog {
     // Both queues are empty.
     ~Backlog();
 
+    // So often on end the first control message may find no memory until its endpoint fails.
+    static constexpr unsigned kMostTries = 1000;
+
     RequestQueue requests;
     ControlQueue controls;
+    unsigned failed_tries = 0;  // of the first control message
     LaneWait request_wait;
     LaneWait control_wait;
 };

@@ -148,6 +148,14 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // The peer does not answer, and may have no endpoint to this worker any more: it makes one.
     void greet_again();
 
+    // --- the negotiation of lanes: throw std::bad_alloc, and have queued nothing then. The
+    //     endpoint does not fail, since these are tried again.
+
+    // A message of the negotiation. @param greets_anew  the peer is greeted again
+    void negotiate(std::span<const std::byte> message, bool greets_anew);
+    // The last message of its direction on the scalable lane.
+    void send_marker(std::span<const std::byte> message);
+
     // --- operations that end at the peer, not at the lane (rendezvous, emulated RMA, sync) ---
 
     // An operation started whose remote end is known by an answer: flush waits for the answer.
@@ -305,8 +313,6 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void pump_now();
     bool is_to_be_pumped() const { return is_to_be_pumped_; }
     void pump_controls();
-    // The last message of its direction on the scalable lane.
-    void send_marker(std::span<const std::byte> message);
 
   private:
     class MakingWay;
@@ -367,6 +373,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t post_reset();
     void control_lost(ucs_status_t status);
     ucs_status_t post_controls();
+    // These throw std::bad_alloc; nothing is queued then.
+    ucs_status_t begin_greeting();
     void queue_hello();
     void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
     // @return false: there is no memory to wait in

@@ -380,7 +380,8 @@ bool Endpoint::post_waiting_controls() {
 }
 
 void Endpoint::send_control(AmId id, std::span<const std::byte> message) {
-    queue_control(id, message, static_cast<uint8_t>(ControlMessage::Then::kNothing));
+    (void)with_memory(
+        [&] { queue_control(id, message, static_cast<uint8_t>(ControlMessage::Then::kNothing)); });
 }
 
 void Endpoint::send_control_greeted(AmId id, std::span<const std::byte> message) {
@@ -392,11 +393,29 @@ void Endpoint::send_marker(std::span<const std::byte> message) {
     queue_control(AmId::kMarker, message, static_cast<uint8_t>(ControlMessage::Then::kMarked));
 }
 
+void Endpoint::negotiate(std::span<const std::byte> message, bool greets_anew) {
+    if (greets_anew && greeting_ == Greeting::kPosted) {
+        queue_hello();
+    } else {
+        begin_greeting();
+    }
+    queue_control(AmId::kLane, message, static_cast<uint8_t>(ControlMessage::Then::kNothing));
+}
+
 ucs_status_t Endpoint::greet() {
+    return with_memory([this] { return begin_greeting(); });
+}
+
+ucs_status_t Endpoint::begin_greeting() {
     if (greeting_ == Greeting::kPosted) return UCS_OK;
     if (greeting_ == Greeting::kNone) {
         greeting_ = Greeting::kQueued;
-        queue_hello();
+        try {
+            queue_hello();
+        } catch (const std::bad_alloc&) {
+            greeting_ = Greeting::kNone;
+            throw;
+        }
     } else {
         post_controls();
     }
@@ -404,8 +423,11 @@ ucs_status_t Endpoint::greet() {
 }
 
 void Endpoint::greet_again() {
-    if (greeting_ == Greeting::kPosted) return queue_hello();
-    greet();
+    if (greeting_ != Greeting::kPosted) {
+        greet();
+    } else {
+        (void)with_memory([this] { queue_hello(); });
+    }
 }
 
 void Endpoint::queue_hello() {
@@ -416,9 +438,7 @@ void Endpoint::queue_hello() {
     }
     const HelloHeader header{host_->uuid};
     const auto& address = host_->address;
-    std::vector<std::byte> message;
-    const size_t length = sizeof(header) + address.size();
-    if (with_memory([&] { message.resize(length); }) != UCS_OK) return;
+    std::vector<std::byte> message(sizeof(header) + address.size());
     std::memcpy(message.data(), &header, sizeof(header));
     std::memcpy(message.data() + sizeof(header), address.data(), address.size());
     queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
@@ -435,18 +455,15 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
     // Most find room: those are not copied first.
     const bool is_first = backlog_ == nullptr ||
                           (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
-    const ucs_status_t status = with_memory([&] {
-        if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
-            const ucs_status_t posted = ControlMessage::post(scalable_lane(), id, message);
-            if (posted != UCS_ERR_NO_RESOURCE) return posted;
-        }
-        ControlQueue& controls = backlog().controls;
-        controls.push_back(
-            *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
-        return UCS_ERR_NO_RESOURCE;
-    });
-    if (status == UCS_ERR_NO_RESOURCE) return pump_controls();
-    if (status != UCS_OK) control_lost(status);
+    if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
+        const ucs_status_t posted = ControlMessage::post(scalable_lane(), id, message);
+        if (posted == UCS_OK) return;
+        if (posted == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
+        if (posted != UCS_ERR_NO_RESOURCE) return fail(posted);
+    }
+    backlog().controls.push_back(
+        *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
+    (void)with_memory([this] { pump_controls(); });
 }
 
 void Endpoint::control_lost(ucs_status_t status) {
@@ -456,10 +473,19 @@ void Endpoint::control_lost(ucs_status_t status) {
 ucs_status_t Endpoint::post_first_control() {
     if (is_failed()) return UCS_ERR_CANCELED;
     ControlMessage& message = backlog_->controls.front();
-    const ucs_status_t status = with_memory([&] {
-        return ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
-    });
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    try {
+        status =
+            ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("no memory yet for what goes to worker {:016x}", remote_uuid_);
+    }
     if (status == UCS_ERR_NO_RESOURCE) return status;
+    if (status == UCS_ERR_NO_MEMORY && ++backlog_->failed_tries < Backlog::kMostTries) {
+        host_->events.retry_later();
+        return status;
+    }
+    backlog_->failed_tries = 0;
     const ControlMessage::Then then = message.then;
     backlog_->controls.pop_front();
     ControlMessage::free(&message);
@@ -476,7 +502,8 @@ ucs_status_t Endpoint::post_first_control() {
 ucs_status_t Endpoint::post_controls() {
     // A greeting that found no memory has left none, and the endpoint fails.
     while (!is_failed() && !backlog_->controls.empty()) {
-        if (post_first_control() == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+        const ucs_status_t status = post_first_control();
+        if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) return status;
     }
     return UCS_OK;
 }
@@ -499,7 +526,7 @@ ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
     // Control messages go first, and what is tried here may need one of them.
-    if (endpoint.is_scalable(wait.lane) && endpoint.post_controls() == UCS_ERR_NO_RESOURCE) {
+    if (endpoint.is_scalable(wait.lane) && endpoint.post_controls() != UCS_OK) {
         wait.serving = false;
         return UCS_ERR_NO_RESOURCE;
     }
@@ -525,13 +552,16 @@ ucs_status_t Endpoint::serve_controls(uct::Pending* pending) {
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
     ucs_status_t status = UCS_OK;
-    if (endpoint.is_untold()) {
+    const bool is_untold = endpoint.is_untold();
+    if (is_untold) {
         status = endpoint.post_reset();
     } else if (!endpoint.backlog().controls.empty()) {
         status = endpoint.post_first_control();
     }
     wait.serving = false;
-    if (status == UCS_ERR_NO_RESOURCE) return status;
+    // What finds no memory is tried again in the next call.
+    const bool is_starved = !is_untold && status == UCS_ERR_NO_MEMORY;
+    if (status == UCS_ERR_NO_RESOURCE || is_starved) return UCS_ERR_NO_RESOURCE;
     if (!endpoint.is_failed() && !endpoint.backlog().controls.empty()) return UCS_INPROGRESS;
     wait.lane = nullptr;
     if (status == UCS_ERR_NO_MEMORY) endpoint.host_->events.retry_later();

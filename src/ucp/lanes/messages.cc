@@ -2,6 +2,7 @@
 #include "ucp/lanes/messages.h"
 
 #include <algorithm>
+#include <new>
 #include <type_traits>
 
 #include "ucs/type/names.h"
@@ -63,8 +64,13 @@ class Reader {
             good_ = false;
             return;
         }
-        value.assign(in_.begin() + at_, in_.begin() + at_ + length);
+        const auto bytes = in_.subspan(at_, length);
         at_ += length;
+        try {
+            value.assign(bytes.begin(), bytes.end());
+        } catch (const std::bad_alloc&) {
+            value.clear();
+        }
     }
 
     bool complete() const { return good_ && at_ == in_.size(); }

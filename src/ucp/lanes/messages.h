@@ -75,7 +75,8 @@ std::size_t encoded_size(const Message& message);
 std::size_t encode(const Message& message, std::span<std::uint8_t> out);
 
 // Reads exactly one message that fills `in`. UCS_ERR_INVALID_PARAM, with `message` unspecified, for
-// anything that encode() does not write: versions, types, lengths, ranges, trailing bytes.
+// anything that encode() does not write: versions, types, lengths, ranges, trailing bytes. An
+// address that there is no memory for is left empty, as one that leads nowhere.
 ucs_status_t decode(std::span<const std::uint8_t> in, Message& message);
 
 }  // namespace ucp::lanes

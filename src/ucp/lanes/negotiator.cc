@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 
 namespace ucp::lanes {
@@ -109,6 +110,14 @@ Link* Negotiator::track(Peer peer, Score score, bool always) {
     scoreboard_.place(link);
     state_.touch(link);
     return &link;
+}
+
+Link* Negotiator::try_track(Peer peer, Score score) {
+    try {
+        return track(peer, score, false);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
 }
 
 void Negotiator::erase(Link& link) {
@@ -327,7 +336,7 @@ void Negotiator::take_score(const Measured& measured) {
         score -= std::min(score, measured.doubt);
     }
     score = std::min(score, kMaxMeasuredScore);
-    if (link == nullptr && scoreboard_.counts(score)) link = track(measured.peer, score, false);
+    if (link == nullptr && scoreboard_.counts(score)) link = try_track(measured.peer, score);
     if (link == nullptr) return;
     link->local = score;
     scoreboard_.update_local(*link);
@@ -353,12 +362,12 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
         }
         case MessageType::kScore:
             if (link == nullptr && message.local != 0 && may_track) {
-                link = track(peer, message.local, false);
+                link = try_track(peer, message.local);
             }
             if (link != nullptr) scoreboard_.set_remote(*link, message.local);
             return UCS_OK;
         case MessageType::kRequest: {
-            if (link == nullptr && may_track) link = track(peer, message.local, false);
+            if (link == nullptr && may_track) link = try_track(peer, message.local);
             if (link == nullptr) {
                 Message denial;
                 denial.type = MessageType::kDeny;

@@ -159,6 +159,9 @@ class Negotiator final : private Ranking::Callbacks {
     LinkId id_of(const PeerId& peer) const;
     void take_score(const Measured& measured);
     Link* track(Peer peer, Score score, bool always);
+    // Nor is it made if there is no memory: a peer without a record is one that there is no room
+    // for.
+    Link* try_track(Peer peer, Score score);
     bool make_room(Score score);
     static bool is_empty(const Link& link);
     void erase(Link& link);

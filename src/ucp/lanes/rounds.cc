@@ -229,7 +229,8 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
         case MessageType::kLane:
             if (state > LinkState::kConnecting || !step(PeerStep::kLane)) break;
             round.window = std::min(state_.config.window, message.window);
-            round.address = message.address;
+            // Without memory it is empty: the lane cannot be connected, which ends the round.
+            (void)assign(round.address, message.address);
             connect(link);
             return UCS_OK;
         case MessageType::kReady:

@@ -219,6 +219,11 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
     std::span<const std::byte> address;
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
     if (read_header(data, length, &header, &address)) {
+        // An endpoint knows its peer's address: what the greeting says takes no memory then.
+        if (Endpoint* known = self.endpoints_.find(header.sender)) {
+            known->set_peer_has_greeted();
+            return UCS_OK;
+        }
         status = unpack_address(address, &remote);
         if (status == UCS_OK && remote.uuid != header.sender) status = UCS_ERR_INVALID_ADDR;
     }
@@ -226,22 +231,18 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
         ucs::log_warn("a malformed greeting of {} bytes was dropped", length);
         return UCS_OK;
     }
-    Endpoint* endpoint = self.endpoints_.find(remote.uuid);
-    if (endpoint == nullptr) {
-        // Where a guest says that he is nobody calls.
-        if (self.interfaces_.peers().is_guest(self.interfaces_.sender_name())) {
-            return UCS_OK;
-        }
-        if (!self.lists_sender(remote) || !self.learn_names(remote, false)) {
-            ucs::log_warn("worker {:016x} greets with connections of others: dropped", remote.uuid);
-            return UCS_OK;
-        }
-        status = self.connect(remote, &endpoint);
-        if (status != UCS_OK) {
-            ucs::log_warn("worker {} ({:016x}) greets and cannot be reached: {}", remote.name,
-                          remote.uuid, ucs_status_string(status));
-            return UCS_OK;
-        }
+    // Where a guest says that he is nobody calls.
+    if (self.interfaces_.peers().is_guest(self.interfaces_.sender_name())) return UCS_OK;
+    if (!self.lists_sender(remote) || !self.learn_names(remote, false)) {
+        ucs::log_warn("worker {:016x} greets with connections of others: dropped", remote.uuid);
+        return UCS_OK;
+    }
+    Endpoint* endpoint = nullptr;
+    status = self.connect(remote, &endpoint);
+    if (status != UCS_OK) {
+        ucs::log_warn("worker {} ({:016x}) greets and cannot be reached: {}", remote.name,
+                      remote.uuid, ucs_status_string(status));
+        return UCS_OK;
     }
     endpoint->set_peer_has_greeted();
     return UCS_OK;

@@ -178,7 +178,7 @@ ucs_status_t FifoEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
     copy_inline(slot.data + sizeof(header), payload, length);
     slot.control.store(outbox_->word(number, id, sizeof(header) + length, 0),
                        std::memory_order_release);
-    if (sleeps) outbox_->wake();
+    if (sleeps) outbox_->wake_sleeper();
     return UCS_OK;
 }
 
@@ -200,7 +200,7 @@ ssize_t FifoEndpoint::send(uint8_t id, Write write) {
         // What the program packs with may throw: nobody waits for the slot.
         slot.control.store(outbox_->word(number, 0, 0, control::kNothing),
                            std::memory_order_release);
-        if (sleeps) outbox_->wake();
+        if (sleeps) outbox_->wake_sleeper();
         throw;
     }
     interface_.spend(length);
@@ -208,7 +208,7 @@ ssize_t FifoEndpoint::send(uint8_t id, Write write) {
                        std::memory_order_release);
     Outbox::send_for_later(slot);
     outbox_->send_for_next(number, length);
-    if (sleeps) outbox_->wake();
+    if (sleeps) outbox_->wake_sleeper();
     if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
     return static_cast<ssize_t>(length);
 }

@@ -33,7 +33,7 @@ class FifoInterface final : public SmInterface {
     unsigned hand_over(Take take);
     void announced(uint32_t place, std::span<const std::byte> who);
     ucs_status_t fall_asleep() override;
-    void wake_up() override {}
+    void wake_up() override { inbox_->disarm(); }
     void look_after_queues() override { inbox_->look_after_senders(); }
     bool awaits_late() const override { return inbox_->has_holes(); }
     unsigned take_late() override;

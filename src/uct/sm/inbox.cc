@@ -87,9 +87,17 @@ void Inbox::publish() {
 
 bool Inbox::arm() {
     if (find_late() != nullptr) return false;
+    header_->sleeps.fetch_add(1, std::memory_order_relaxed);
     uint64_t expected = next_;
-    return header_->head.compare_exchange_strong(expected, next_ | QueueHeader::kArmed) ||
-           expected == (next_ | QueueHeader::kArmed);
+    const uint64_t armed = next_ | QueueHeader::kArmed;
+    // Also where it is armed already: who reserves a slot from here on sees that this is another
+    // sleep.
+    return header_->head.compare_exchange_strong(expected, armed) ||
+           (expected == armed && header_->head.compare_exchange_strong(expected, armed));
+}
+
+void Inbox::disarm() {
+    header_->head.fetch_and(~QueueHeader::kArmed, std::memory_order_acq_rel);
 }
 
 bool Inbox::is_stuck() {

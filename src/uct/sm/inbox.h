@@ -148,8 +148,11 @@ class Inbox {
     void set_sleeping(bool sleeping) {
         header_->sleeping.store(sleeping, std::memory_order_relaxed);
     }
-    // Many senders: ask the next one for a signal. @return false if a message is on its way
+    // Many senders: ask for a signal. @return false if a message is on its way
     bool arm();
+    // No more signals are wanted. Senders leave that to the receiver, as each may be stopped or die
+    // before it has given its own.
+    void disarm();
 
     // --- senders ---
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cerrno>
 #include <utility>
 
 #include "ucs/log/log.h"
@@ -97,19 +98,25 @@ bool Outbox::announce() {
                            std::memory_order_release);
     is_announced_ = true;
     plain_room_ = layout_.slots;
-    if (sleeps) wake();
+    if (sleeps) wake_sleeper();
     return true;
 }
 
-void Outbox::wake() {
+bool Outbox::wake() {
     if (wake_descriptor_ < 0) {
         const int32_t theirs = header_->wake_descriptor.load(std::memory_order_acquire);
-        if (theirs < 0) return;
+        if (theirs < 0) return false;
         wake_descriptor_ = open_descriptor_of(owner_.pid, static_cast<uint32_t>(theirs), "pipe:");
     }
     // A full pipe wakes as well. This end is open for reading too, so no signal can come.
     const char byte = 0;
-    if (write(wake_descriptor_, &byte, 1) < 0) return;
+    return write(wake_descriptor_, &byte, 1) == 1 || errno == EAGAIN;
+}
+
+void Outbox::wake_sleeper() {
+    const uint64_t sleep = header_->sleeps.load(std::memory_order_acquire);
+    if (header_->woken.load(std::memory_order_acquire) == sleep) return;
+    if (wake()) header_->woken.store(sleep, std::memory_order_release);
 }
 
 }  // namespace uct::sm

@@ -43,7 +43,7 @@ class Outbox {
     // Reserve the slot of the next message. It must be filled and published soon: those behind it
     // wait for up to 200 ms.
     // @param is_long  it needs a buffer, which is reserved_buffer() then
-    // @param sleeps   set if the receiver is to be woken after the message is published
+    // @param sleeps   set if the receiver sleeps: wake_sleeper() after the message is published
     // @return the message's number, or kFull
     uint64_t reserve(bool is_long, bool* sleeps) {
         if (!is_announced_ && !announce()) [[unlikely]]
@@ -119,7 +119,10 @@ class Outbox {
         for (size_t offset = 0; offset < std::min(length, kFirst); offset += kLine)
             prefetch_to_write(place + offset);
     }
-    void wake();
+    // @return false: it could not be
+    bool wake();
+    // Many senders: wake a receiver that was found asleep, unless another sender has.
+    void wake_sleeper();
 
   private:
     // A receiver that keeps up has read the lines of the slots that come next. To take them back
@@ -143,7 +146,9 @@ class Outbox {
             if (is_long) reserved_buffer_ = buffer(number);
             // Before the exchange, which is a full barrier.
             sender_->attempt.store(number + 1, std::memory_order_release);
-            if (header_->head.compare_exchange_weak(head, number + 1, std::memory_order_acq_rel,
+            // It stays armed: should this sender be stopped before it wakes the receiver, the next
+            // one does.
+            if (header_->head.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel,
                                                     std::memory_order_relaxed)) [[likely]] {
                 *sleeps = number != head;
                 return number;

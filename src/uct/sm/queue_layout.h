@@ -118,7 +118,7 @@ struct alignas(kLine) SenderRecord {
 
 struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
-    static constexpr uint32_t kVersion = 5;
+    static constexpr uint32_t kVersion = 6;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  // in `head`: the receiver sleeps
     static constexpr uint32_t kClosing = 1;                // what was sent before is still read
     static constexpr uint32_t kGone = 2;  // nothing is read any more; `tail` is exact
@@ -137,6 +137,10 @@ struct QueueHeader {
     alignas(kLine) std::atomic<uint32_t> sleeping;  // ring: wake the receiver
     std::atomic<uint32_t> closed;                   // nobody wants more: kClosing, kGone
     std::atomic<int32_t> wake_descriptor;           // the receiver's pipe; -1: none
+    // Fifo: how often the receiver has fallen asleep, and out of which of these sleeps it was
+    // woken.
+    std::atomic<uint64_t> sleeps;
+    std::atomic<uint64_t> woken;
 
     alignas(kLine) std::atomic<uint64_t> head;  // fifo: number of the next message
     alignas(kLine) std::atomic<uint64_t> tail;  // slots of messages up to here are free

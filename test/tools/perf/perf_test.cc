@@ -147,6 +147,21 @@ TEST(Perf, ADeadTargetIsNamed) {
     for (const pid_t child : children) EXPECT_NE(kill(child, 0), 0) << child;
 }
 
+// Both processes live, and one has no way to the other any more.
+TEST(Perf, AnEndpointThatFailsEndsIt) {
+    for (const char* operation : {"tag", "am", "put"}) {
+        SCOPED_TRACE(operation);
+        setenv("SOFTHCA_FAULTS", "link_down=2000", 1);
+        Command command(
+            perf(operation, {"--soft", "--size", "64", "--time", "60s", "--measure", "latency"}));
+        unsetenv("SOFTHCA_FAULTS");
+        const Outcome outcome = command.wait();
+        EXPECT_EQ(outcome.status, 1);
+        EXPECT_NE(outcome.err.find("timeout"), std::string::npos) << outcome.err;
+        EXPECT_EQ(outcome.err.find("killed by signal"), std::string::npos) << outcome.err;
+    }
+}
+
 const std::vector<std::string> kByMemory{"--device", "real", "--tls", "self,sm"};
 
 std::vector<std::string> by_memory(const std::string& operation, std::vector<std::string> more) {

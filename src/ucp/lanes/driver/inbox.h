@@ -18,10 +18,13 @@ class LaneInbox {
         lanes::Message message;
     };
 
+    // What comes while there is no memory has room.
+    LaneInbox() { entries_.reserve(kRoom); }
+
     bool is_empty() const { return next_ == entries_.size(); }
     // Throws std::bad_alloc; nothing is added then, and the message is as it was.
     void add(uint64_t sender, lanes::Message&& message) {
-        if (entries_.size() == entries_.capacity()) entries_.reserve(2 * entries_.size() + 4);
+        if (entries_.size() == entries_.capacity()) entries_.reserve(2 * entries_.size());
         entries_.push_back({sender, std::move(message)});
     }
     // The oldest one. There is one.
@@ -42,6 +45,8 @@ class LaneInbox {
     }
 
   private:
+    static constexpr size_t kRoom = 16;
+
     std::vector<Entry> entries_;
     size_t next_ = 0;
 };

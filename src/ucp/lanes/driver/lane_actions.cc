@@ -54,12 +54,11 @@ struct Encoded {
 
 void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
     Endpoint& owner = endpoint(peer);
-    if (message.type == lanes::MessageType::kPing) {
-        // Who does not answer may have no endpoint to this worker any more.
-        const lanes::Link* link = negotiator_.find(peer);
-        if (link != nullptr && link->is_unanswered()) owner.greet_again();
-    }
-    owner.send_control_greeted(AmId::kLane, Encoded(options_.uuid, message).span());
+    // Who does not answer may have no endpoint to this worker any more.
+    const lanes::Link* link =
+        message.type == lanes::MessageType::kPing ? negotiator_.find(peer) : nullptr;
+    const bool is_unanswered = link != nullptr && link->is_unanswered();
+    owner.negotiate(Encoded(options_.uuid, message).span(), is_unanswered);
 }
 
 void LaneDriver::create_lane(lanes::Peer peer) {
@@ -132,6 +131,7 @@ void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, uc
     assert(owner.lane_state() == nullptr);
     std::vector<uint8_t> address;
     try {
+        make_room_for_flushes();
         if (status == UCS_OK) status = prepare(*state, &address);
     } catch (const std::bad_alloc&) {
         status = UCS_ERR_NO_MEMORY;
@@ -233,17 +233,20 @@ void LaneDriver::open_rx_gate(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
     LaneState* state = owner.lane_state();
     state->dedicated->set_receive_gate(nullptr);
-    if (state->has_lost) return owner.reset(UCS_ERR_NO_MEMORY);
     deliver(owner, state->held);
 }
 
 void LaneDriver::open_early(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    if (owner.lane_state()->has_lost) return owner.reset(UCS_ERR_NO_MEMORY);
     deliver(owner, owner.lane_state()->early);
 }
 
-void LaneDriver::deliver(const Endpoint& owner, std::vector<LaneState::Held>& messages) {
+void LaneDriver::deliver(Endpoint& owner, std::vector<LaneState::Held>& messages) {
+    if (owner.lane_state()->has_lost) {
+        ucs::log_error("no memory for messages of worker {:016x} that came before their turn",
+                       owner.remote_uuid());
+        return owner.reset(UCS_ERR_NO_MEMORY);
+    }
     // Handlers may end the lane, so the messages leave it first.
     std::vector<LaneState::Held> held;
     held.swap(messages);
@@ -282,21 +285,28 @@ void LaneDriver::flush_lane(lanes::Peer peer) {
     }
 }
 
+// For that of one lane more than there are.
+void LaneDriver::make_room_for_flushes() {
+    const size_t lanes = negotiator_.held() + negotiator_.parked() + size_t{1};
+    for (auto* flushes : {&flushes_due_, &flushes_begun_}) lanes::reserve_for(*flushes, lanes);
+}
+
 void LaneDriver::try_flush(LaneState& state) {
     state.flush.due = false;
     state.flush.count = 1;
     state.flush.status = UCS_OK;
     state.flush.running = true;
-    const ucs_status_t status = state.dedicated->flush(&state.flush);
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    try {
+        status = state.dedicated->flush(&state.flush);
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("no memory yet to flush a lane");
+    }
     if (status == UCS_INPROGRESS) return;
     state.flush.running = false;
-    if (status == UCS_ERR_NO_RESOURCE) {
+    if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) {
         state.flush.due = true;
-        try {
-            flushes_due_.push_back(&state.endpoint);
-        } catch (const std::bad_alloc&) {
-            state.endpoint.reset(UCS_ERR_NO_MEMORY);
-        }
+        flushes_due_.push_back(&state.endpoint);
         has_deferred_ = true;
         return;
     }

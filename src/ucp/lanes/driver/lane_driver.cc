@@ -233,7 +233,9 @@ void LaneDriver::collect_scores() {
             // What is learned meanwhile takes effect in one of so many intervals, on average.
             if (endpoint->learned() != nullptr && ucs::mix64(++looks_) % kLooksToRevalue == 0)
                 tracker_->revalue(endpoint->tracker_hook());
-            found.push_back({enter(*endpoint), usage.rate, usage.deviation * usage.deviation});
+            const auto peer = try_enter(*endpoint);
+            if (!peer) return;  // the next interval tries again
+            found.push_back({*peer, usage.rate, usage.deviation * usage.deviation});
             std::push_heap(found.begin(), found.end());
         });
     if (!is_more) collection_.step = RateCollection::Step::kHandOver;
@@ -307,12 +309,12 @@ unsigned LaneDriver::run_deferred() {
     // Decisions wait until all is heard that has come, and are enough for one call.
     const bool may_decide = has_heard_ && inbox_.is_empty();
     const unsigned heard = hear_some();
-    std::vector<Endpoint*> due;
-    due.swap(flushes_due_);
-    for (Endpoint* endpoint : due) {
+    flushes_begun_.swap(flushes_due_);
+    for (Endpoint* endpoint : flushes_begun_) {
         LaneState* state = endpoint->lane_state();
         if (state != nullptr && state->flush.due) try_flush(*state);
     }
+    flushes_begun_.clear();
     // A queue pair takes an adapter long: one in a call, and none beside decisions.
     if (!graveyard_.empty() && !has_heard_) {
         Buried grave = std::move(graveyard_.front());
@@ -356,6 +358,14 @@ lanes::Peer LaneDriver::enter(Endpoint& endpoint) {
     const lanes::Peer peer = endpoint.serial();
     peers_.try_emplace(peer, &endpoint);
     return peer;
+}
+
+std::optional<lanes::Peer> LaneDriver::try_enter(Endpoint& endpoint) {
+    try {
+        return enter(endpoint);
+    } catch (const std::bad_alloc&) {
+        return {};
+    }
 }
 
 bool LaneDriver::is_adaptive(const Endpoint& endpoint) const {
@@ -546,10 +556,12 @@ void LaneDriver::put_in(uint64_t sender, lanes::Message&& message) {
 void LaneDriver::hear(const LaneInbox::Entry& heard) {
     Endpoint* endpoint = endpoints_.find(heard.sender);
     if (endpoint == nullptr) return;  // it has gone since
+    const auto peer = try_enter(*endpoint);
+    // Nothing is agreed on with that peer, so that it asks again, or says it again.
+    if (!peer) return;
     try {
-        const lanes::Peer peer = enter(*endpoint);
         tick();
-        if (negotiator_.on_message(peer, heard.message, is_adaptive(*endpoint)) != UCS_OK) {
+        if (negotiator_.on_message(*peer, heard.message, is_adaptive(*endpoint)) != UCS_OK) {
             ucs::log_debug("worker {:016x} broke the lane protocol with {}", heard.sender,
                            lanes::name(heard.message.type));
         }

@@ -135,7 +135,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
                                    uct::ReceiveDescriptor* descriptor);
     static ucs_status_t on_ordered(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
-    void deliver(const Endpoint& owner, std::vector<LaneState::Held>& messages);
+    void deliver(Endpoint& owner, std::vector<LaneState::Held>& messages);
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 
@@ -168,6 +168,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     unsigned hear_some();
     void decide();
     lanes::Peer enter(Endpoint& endpoint);
+    // Nothing: there is no memory for one that is new.
+    std::optional<lanes::Peer> try_enter(Endpoint& endpoint);
     ucs_status_t prepare(LaneState& state, std::vector<uint8_t>* address);
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
@@ -181,6 +183,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void drop_wanted_lanes();
     void look_at_full_lanes(ucs::Time now);
     void make_graves();
+    void make_room_for_flushes();
     void try_flush(LaneState& state);
     void lane_drained(LaneState& state);
     Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }
@@ -204,7 +207,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::unordered_map<uint64_t, KeptLane> kept_;        // by the peer's worker id
     std::vector<std::unique_ptr<LaneState>> abandoned_;  // lanes gone, a completion still out
     std::vector<lanes::Peer> to_forget_;
-    std::vector<Endpoint*> flushes_due_;
+    std::vector<Endpoint*> flushes_due_, flushes_begun_;  // room for all lanes in both
     std::vector<FullLane> full_lanes_;
     ucs::Time next_full_look_ = ucs::kNever;
     bool has_deferred_ = false;

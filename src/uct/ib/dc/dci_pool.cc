@@ -51,6 +51,9 @@ Dci* DciPool::create() {
         interface_.credits().available <= static_cast<int>(SendQueue::kReserve)) {
         return nullptr;
     }
+    // What becomes free finds room in the middle of completions.
+    dcis_.reserve(dcis_.size() + 1);
+    free_.reserve(dcis_.size() + 1);
     uint32_t max_inline = interface_.max_inline();
     QpPtr qp = create_dci(interface_, &max_inline);
     if (!qp || !bring_up_dci(qp.get(), interface_)) {

@@ -5,14 +5,18 @@
 
 #include <malloc.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "ucp/endpoint/endpoint.h"
+#include "uct/sm/component.h"
+#include "uct/tcp/component.h"
 #include "unit/ucp/runtime/sender_wires.h"
 #include "unit/ucp/wireup/server.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {
@@ -79,6 +83,58 @@ std::vector<SenderWire> client_wires() {
 
 INSTANTIATE_TEST_SUITE_P(Wires, ManyClients, testing::ValuesIn(client_wires()),
                          [](const auto& info) { return info.param.name; });
+
+// A server that did not say how many peers it expects has 64 places in its shared queue.
+TEST(LocalClients, TheOneThatFindsNoPlaceGoesAnotherWayAndIsTold) {
+    constexpr size_t kPlaces = 64;
+    uct::Component* const components[] = {&uct::sm::component(), &uct::tcp::component()};
+    ContextSeams seams;
+    seams.components = components;
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_TAG;
+    std::unique_ptr<Context> context;
+    ASSERT_EQ(Context::create(params, quiet_config(), seams, &context), UCS_OK);
+    std::vector<ucp_worker_h> workers(kPlaces + 2);
+    const ucp_worker_params_t defaults{};
+    for (ucp_worker_h& worker : workers)
+        ASSERT_EQ(ucp_worker_create(wrap(context.get()), &defaults, &worker), UCS_OK);
+    const ucp_worker_h server = workers.back();
+    ucp_address_t* address = nullptr;
+    size_t length = 0;
+    ASSERT_EQ(ucp_worker_get_address(server, &address, &length), UCS_OK);
+    const ucs::LogCapture log;
+    for (uint64_t client = 0; client <= kPlaces; ++client) {
+        EXPECT_EQ(log.entries().size(), 0u) << "of client " << client;
+        ucp_ep_params_t to_server{};
+        to_server.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        to_server.address = address;
+        ucp_ep_h endpoint = nullptr;
+        ASSERT_EQ(ucp_ep_create(workers[client], &to_server, &endpoint), UCS_OK);
+        std::array<ucpx_lane_t, 2> lanes{};
+        ucpx_ep_attr_t attr{};
+        attr.field_mask = UCPX_EP_ATTR_FIELD_LANES;
+        attr.lanes = {lanes.data(), lanes.size(), sizeof(ucpx_lane_t)};
+        ASSERT_EQ(ucpx_ep_query(endpoint, &attr), UCS_OK);
+        EXPECT_STREQ(lanes[0].transport_name, client < kPlaces ? "sm_fifo" : "tcp");
+        uint64_t got = 0;
+        void* const receiving =
+            ucp_tag_recv_nbx(server, &got, sizeof(got), 5, UINT64_MAX, &kNothing);
+        void* const sending = ucp_tag_send_nbx(endpoint, &client, sizeof(client), 5, &kNothing);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(sending));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(receiving));
+        while (ucp_request_check_status(receiving) == UCS_INPROGRESS) {
+            ucp_worker_progress(workers[client]);
+            ucp_worker_progress(server);
+        }
+        EXPECT_EQ(got, client);
+        ucp_request_free(receiving);
+        if (UCS_PTR_IS_PTR(sending)) ucp_request_free(sending);
+    }
+    EXPECT_TRUE(log.contains("all 64 places for senders"));
+    ucp_worker_release_address(server, address);
+    for (const ucp_worker_h worker : workers) ucp_worker_destroy(worker);
+}
 
 }  // namespace
 }  // namespace ucp::test

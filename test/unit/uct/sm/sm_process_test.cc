@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "uct/sm/component.h"
+#include "uct/sm/outbox.h"
 #include "uct/sm/sm_domain.h"
 #include "unit/uct/child.h"
 #include "unit/uct/world.h"
@@ -318,6 +319,40 @@ TEST(SmStopped, ASenderThatIsStoppedWithinAMessageStopsNobodyElse) {
         EXPECT_EQ(std::memcmp(near.received[number].data.data(), &number, 8), 0);
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
+}
+
+// Killed behind the reservation that told it of the sleeper.
+TEST(SmStopped, ASenderThatIsKilledBeforeItsSignalLeavesItToTheNext) {
+    ucs::VirtualClock clock;
+    Peer near(sm::component(), kFifo, 1, clock, {}), other(sm::component(), kFifo, 2, clock, {});
+    const auto device = near.device_address(), interface = near.interface_address();
+    std::unique_ptr<Endpoint> endpoint;
+    ASSERT_EQ(other.interface->create_endpoint({device, interface, {}}, &endpoint), UCS_OK);
+    ASSERT_EQ(endpoint->am_short(1, 0, nullptr, 0), UCS_OK);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        const auto name = SegmentName::read(interface);
+        std::unique_ptr<Outbox> queue;
+        bool sleeps = false;
+        if (Outbox::open(*name, Outbox::Kind::kManySenders, {7, 7, 7}, &queue) != UCS_OK ||
+            !queue->announce())
+            _exit(1);
+        raise(SIGSTOP);
+        if (queue->reserve(false, &sleeps) != Outbox::kFull && sleeps) raise(SIGKILL);
+        _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+    ASSERT_TRUE(WIFSTOPPED(status));
+    while (near.interface->arm() != UCS_OK) near.interface->progress();
+    ASSERT_EQ(kill(child, SIGCONT), 0);
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    pollfd entry{near.interface->event_fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&entry, 1, 0), 0);
+    ASSERT_EQ(endpoint->am_short(2, 0, nullptr, 0), UCS_OK);
+    EXPECT_EQ(poll(&entry, 1, 0), 1) << "the receiver sleeps over a message";
 }
 
 TEST(SmHosts, OtherNamespacesAndUsersAreNotReached) {

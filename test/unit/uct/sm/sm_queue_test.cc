@@ -4,8 +4,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
@@ -485,6 +488,53 @@ TEST_F(SmHoles, NobodySleepsOverALateMessage) {
     EXPECT_FALSE(inbox->arm());
     EXPECT_EQ(take_all(*inbox).size(), 1u);
     EXPECT_TRUE(inbox->arm());
+}
+
+TEST(SmQueues, OneSleepTakesOneSignal) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox), other = make_outbox(*inbox);
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+    const std::unique_ptr<FILE, int (*)(FILE*)> in(fdopen(ends[0], "r"), fclose);
+    const std::unique_ptr<FILE, int (*)(FILE*)> out(fdopen(ends[1], "w"), fclose);
+    inbox->set_wake_descriptor(ends[1]);
+    const auto send_and_wake = [&](Outbox& sender) {
+        bool sleeps = false;
+        const uint64_t number = sender.reserve(false, &sleeps);
+        ASSERT_NE(number, Outbox::kFull);
+        publish(sender, number, 1);
+        if (sleeps) sender.wake_sleeper();
+    };
+    const auto signals = [&] {
+        char bytes[16];
+        return std::max<ssize_t>(read(ends[0], bytes, sizeof(bytes)), 0);
+    };
+    // The first sender is stopped before its signal, in the second sleep.
+    bool sleeps = false;
+    for (const bool is_stopped : {false, true}) {
+        EXPECT_TRUE(inbox->arm());
+        EXPECT_TRUE(inbox->arm());
+        if (is_stopped) {
+            publish(*outbox, outbox->reserve(false, &sleeps), 1);
+        } else {
+            send_and_wake(*outbox);
+        }
+        EXPECT_EQ(signals(), is_stopped ? 0 : 1);
+        send_and_wake(*other);
+        send_and_wake(*other);
+        EXPECT_EQ(signals(), is_stopped ? 1 : 0);
+        EXPECT_FALSE(inbox->arm()) << "messages are on their way";
+        inbox->disarm();
+        EXPECT_EQ(poll_all(*inbox).size(), 3u);
+        send_and_wake(*other);
+        EXPECT_EQ(signals(), 0) << "nobody sleeps";
+        EXPECT_EQ(poll_all(*inbox).size(), 1u);
+    }
+    EXPECT_TRUE(sleeps);
+    // It goes on in the next sleep: what it notes is of the one before.
+    EXPECT_TRUE(inbox->arm());
+    send_and_wake(*other);
+    EXPECT_EQ(signals(), 1);
 }
 
 TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
