@@ -51,7 +51,7 @@ TEST(Requests, AreFoundByTheirPartAndTheirHandle) {
 TEST(Requests, ThatAreLightAreUnfoldedOnce) {
     alignas(Request) std::byte memory[sizeof(Request)];
     std::memset(memory, 0xa5, sizeof(memory));
-    auto& request = *new (memory) Request(Request::Light{});
+    auto& request = *new (memory) Request(Request::Partial{});
     request.flags = Request::kPartial | Request::kUserMemory;
     request.fill();
     EXPECT_EQ(request.flags, uint32_t{Request::kUserMemory});
