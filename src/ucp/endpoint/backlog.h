@@ -68,12 +68,14 @@ class Backlog {
     // Both queues are empty.
     ~Backlog();
 
-    // So often on end the first control message may find no memory until its endpoint fails.
-    static constexpr unsigned kMostTries = 1000;
+    // So often on end the first control message may find no memory until its endpoint fails: with
+    // the worker's pauses between them, a second.
+    static constexpr unsigned kMostTries = 100;
 
     RequestQueue requests;
     ControlQueue controls;
     unsigned failed_tries = 0;  // of the first control message
+    bool is_starved = false;    // it has found no memory, and waits for the worker's next try
     LaneWait request_wait;
     LaneWait control_wait;
 };

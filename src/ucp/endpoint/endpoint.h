@@ -148,10 +148,11 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // The peer does not answer, and may have no endpoint to this worker any more: it makes one.
     void greet_again();
 
-    // --- the negotiation of lanes: throw std::bad_alloc, and have queued nothing then. The
+    // --- the negotiation of lanes: throw std::bad_alloc, and have not queued the message then. The
     //     endpoint does not fail, since these are tried again.
 
-    // A message of the negotiation. @param greets_anew  the peer is greeted again
+    // A message of the negotiation. @param greets_anew  the peer is greeted again first, which may
+    // have been done though this throws: to the peer greetings are alike
     void negotiate(std::span<const std::byte> message, bool greets_anew);
     // The last message of its direction on the scalable lane.
     void send_marker(std::span<const std::byte> message);
@@ -313,6 +314,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void pump_now();
     bool is_to_be_pumped() const { return is_to_be_pumped_; }
     void pump_controls();
+    // Control messages that found no memory, and what waits behind them, may be tried again.
+    void retry_controls();
 
   private:
     class MakingWay;

@@ -43,7 +43,7 @@ class EndpointEvents {
     // The marker that ends the scalable lane's part was posted.
     virtual void marker_posted(Endpoint& endpoint) = 0;
     // There is no memory to tell a peer of a reset, or for a control message: tell_peer() or
-    // pump_controls() is to be called in some time.
+    // retry_controls() is to be called in some time.
     virtual void retry_later() = 0;
     // Its peer knows of the reset, or will.
     virtual void reset_told(Endpoint& endpoint) = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/endpoint.h"
@@ -347,6 +348,7 @@ void Endpoint::pump() {
         if (wait.lane == &step->lane.endpoint) return;
         wait.end();
         const ucs_status_t status = take(*step);
+        if (status == UCS_ERR_NO_RESOURCE && backlog_->is_starved) return;
         if (status == UCS_ERR_NO_RESOURCE && !wait.serving && wait.lane == nullptr) {
             const bool is_message = step->request->order == Request::Order::kMessage;
             if (wait.begin(step->lane.endpoint) && is_message && waits_for_dedicated())
@@ -472,6 +474,7 @@ void Endpoint::control_lost(ucs_status_t status) {
 
 ucs_status_t Endpoint::post_first_control() {
     if (is_failed()) return UCS_ERR_CANCELED;
+    if (backlog_->is_starved) return UCS_ERR_NO_MEMORY;
     ControlMessage& message = backlog_->controls.front();
     ucs_status_t status = UCS_ERR_NO_MEMORY;
     try {
@@ -482,6 +485,7 @@ ucs_status_t Endpoint::post_first_control() {
     }
     if (status == UCS_ERR_NO_RESOURCE) return status;
     if (status == UCS_ERR_NO_MEMORY && ++backlog_->failed_tries < Backlog::kMostTries) {
+        backlog_->is_starved = true;
         host_->events.retry_later();
         return status;
     }
@@ -500,7 +504,6 @@ ucs_status_t Endpoint::post_first_control() {
 }
 
 ucs_status_t Endpoint::post_controls() {
-    // A greeting that found no memory has left none, and the endpoint fails.
     while (!is_failed() && !backlog_->controls.empty()) {
         const ucs_status_t status = post_first_control();
         if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) return status;
@@ -517,6 +520,12 @@ void Endpoint::pump_controls() {
     }
 }
 
+void Endpoint::retry_controls() {
+    if (backlog_ == nullptr || !std::exchange(backlog_->is_starved, false)) return;
+    (void)with_memory([this] { pump_controls(); });
+    pump();
+}
+
 // --- called by a lane that has room again ---
 
 // Inside a transport's call a wait can neither leave its queue nor join another: `serving` makes
@@ -525,18 +534,19 @@ ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
     auto& wait = *static_cast<LaneWait*>(pending);
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
-    // Control messages go first, and what is tried here may need one of them.
-    if (endpoint.is_scalable(wait.lane) && endpoint.post_controls() != UCS_OK) {
+    const auto no_room = [&] {
         wait.serving = false;
-        return UCS_ERR_NO_RESOURCE;
-    }
+        // What finds no memory has room: the worker's next try goes on.
+        if (!endpoint.backlog_->is_starved) return UCS_ERR_NO_RESOURCE;
+        wait.lane = nullptr;
+        return UCS_OK;
+    };
+    // Control messages go first, and what is tried here may need one of them.
+    if (endpoint.is_scalable(wait.lane) && endpoint.post_controls() != UCS_OK) return no_room();
     const auto step = endpoint.next_step();
     if (step && &step->lane.endpoint == wait.lane) {
         const ucs_status_t status = endpoint.take(*step);
-        if (status == UCS_ERR_NO_RESOURCE) {
-            wait.serving = false;
-            return status;
-        }
+        if (status == UCS_ERR_NO_RESOURCE) return no_room();
         if (endpoint.lane_state_ != nullptr) endpoint.lane_state_->had_room = true;
     }
     wait.serving = false;
@@ -552,19 +562,19 @@ ucs_status_t Endpoint::serve_controls(uct::Pending* pending) {
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
     ucs_status_t status = UCS_OK;
-    const bool is_untold = endpoint.is_untold();
-    if (is_untold) {
+    if (endpoint.is_untold()) {
         status = endpoint.post_reset();
     } else if (!endpoint.backlog().controls.empty()) {
         status = endpoint.post_first_control();
     }
     wait.serving = false;
-    // What finds no memory is tried again in the next call.
-    const bool is_starved = !is_untold && status == UCS_ERR_NO_MEMORY;
-    if (status == UCS_ERR_NO_RESOURCE || is_starved) return UCS_ERR_NO_RESOURCE;
-    if (!endpoint.is_failed() && !endpoint.backlog().controls.empty()) return UCS_INPROGRESS;
+    if (status == UCS_ERR_NO_RESOURCE) return status;
+    if (status == UCS_ERR_NO_MEMORY) {
+        endpoint.host_->events.retry_later();
+    } else if (!endpoint.is_failed() && !endpoint.backlog().controls.empty()) {
+        return UCS_INPROGRESS;
+    }
     wait.lane = nullptr;
-    if (status == UCS_ERR_NO_MEMORY) endpoint.host_->events.retry_later();
     return UCS_OK;
 }
 

@@ -212,7 +212,7 @@ unsigned Worker::purge_failed() {
     if (is_complete) [[likely]]
         return purged;
     endpoints_.for_each([&](Endpoint& endpoint) {
-        if (!endpoint.is_failed()) return endpoint.pump_controls();
+        if (!endpoint.is_failed()) return endpoint.retry_controls();
         if (!endpoint.is_to_be_purged()) return endpoint.tell_peer();
         try_purge(endpoint);
     });

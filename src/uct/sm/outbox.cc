@@ -115,8 +115,14 @@ bool Outbox::wake() {
 
 void Outbox::wake_sleeper() {
     const uint64_t sleep = header_->sleeps.load(std::memory_order_acquire);
-    if (header_->woken.load(std::memory_order_acquire) == sleep) return;
-    if (wake()) header_->woken.store(sleep, std::memory_order_release);
+    if (header_->woken.load(std::memory_order_acquire) == sleep || sleep == unwakeable_sleep_)
+        return;
+    if (wake()) {
+        header_->woken.store(sleep, std::memory_order_release);
+    } else if (header_->wake_descriptor.load(std::memory_order_relaxed) >= 0) {
+        // Its pipe cannot be opened: not tried again for each message.
+        unwakeable_sleep_ = sleep;
+    }
 }
 
 }  // namespace uct::sm

@@ -189,6 +189,7 @@ class Outbox {
     const Process owner_;
     const MappedMemory mapping_;
     int wake_descriptor_ = -1;
+    uint64_t unwakeable_sleep_ = UINT64_MAX;  // the number of one that this sender could not end
 };
 
 }  // namespace uct::sm

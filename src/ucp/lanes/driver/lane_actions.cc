@@ -15,6 +15,9 @@
 namespace ucp {
 namespace {
 
+// Until a flush that found no memory is tried again.
+constexpr ucs::Duration kFlushPause = std::chrono::milliseconds(10);
+
 // A dedicated lane's address as it travels in LANE: what it is, where, and its endpoint.
 #pragma pack(push, 1)
 struct LaneAddress {
@@ -307,7 +310,11 @@ void LaneDriver::try_flush(LaneState& state) {
     if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) {
         state.flush.due = true;
         flushes_due_.push_back(&state.endpoint);
-        has_deferred_ = true;
+        if (status == UCS_ERR_NO_RESOURCE) {
+            has_deferred_ = true;
+        } else {
+            next_flush_ = ucs::deadline(clock_.now(), kFlushPause);
+        }
         return;
     }
     tick();

@@ -164,6 +164,10 @@ void LaneDriver::advance(ucs::Time now) {
     }
     if (now >= next_full_look_) [[unlikely]]
         look_at_full_lanes(now);
+    if (now >= next_flush_) [[unlikely]] {
+        next_flush_ = ucs::kNever;
+        has_deferred_ = true;
+    }
     // With a part of an interval's scores its first link would win for being the first.
     const bool is_collecting =
         collection_.step != RateCollection::Step::kNone || (tracker_ && tracker_->is_closing());
@@ -182,7 +186,7 @@ ucs::Time LaneDriver::next_deadline() const {
     if (tracker_ && (options_.has_virtual_time || !tracker_->is_idle())) {
         result = std::min(result, tracker_->next_event());
     }
-    return std::min(result, next_full_look_);
+    return std::min({result, next_full_look_, next_flush_});
 }
 
 // Traffic of an endpoint that takes part in no selection counts for the one of its peer that does.

@@ -210,6 +210,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::vector<Endpoint*> flushes_due_, flushes_begun_;  // room for all lanes in both
     std::vector<FullLane> full_lanes_;
     ucs::Time next_full_look_ = ucs::kNever;
+    ucs::Time next_flush_ = ucs::kNever;  // of a lane whose flush found no memory
     bool has_deferred_ = false;
     LaneInbox inbox_;
     ucs::Time heard_since_{};   // the oldest in the inbox came, or one before it

@@ -48,7 +48,7 @@ TEST(Requests, AreFoundByTheirPartAndTheirHandle) {
 }
 
 // The members behind the part of one that is partial are whatever was there before.
-TEST(Requests, ThatAreLightAreUnfoldedOnce) {
+TEST(Requests, ThatArePartialAreFilledOnce) {
     alignas(Request) std::byte memory[sizeof(Request)];
     std::memset(memory, 0xa5, sizeof(memory));
     auto& request = *new (memory) Request(Request::Partial{});
