@@ -100,7 +100,9 @@ RULES = {
     "35: a lane is taken back above the cap": (NEGOTIATOR, {"if (!find_slot(link) || !may_move(kMovesOfALane)) return;": "if ((link.round.kept == 0 && !find_slot(link)) || !may_move(kMovesOfALane)) return;"}),
     "36: kept lanes have no limit": (ROUNDS, {"parked_ + kept_.size() > state_.config.max_parked && kept_.drop_oldest()": "false"}),
     "36, place: a kept lane keeps others from parking": (ROUNDS, {"return taken < state_.config.max_parked || kept_.drop_oldest();": "return taken < state_.config.max_parked;"}),
-    "36, want: a kept lane keeps others from being made": (ROUNDS, {"if (is_short && link.state == LinkState::kCreating && kept_.drop_oldest()) {": "if (false) {"}),
+    "36, want: a kept lane keeps others from being made": (ROUNDS, {"if (link.state == LinkState::kCreating && has_made_room()) {": "if (false) {"}),
+    "36, adapter: one of another adapter goes as well": (KEPT, {"        if (!sink_.makes_room(peer_of(link), peer)) continue;\n": ""}),
+    "36, memory: it goes for no lack of memory": (ROUNDS, {"return status == UCS_ERR_NO_MEMORY && kept_.drop_oldest();": "return false;"}),
     "36, time: kept lanes are kept for ever": (KEPT, {"if (deadline() <= state_.now) drop_oldest();": ""}),
 }
 MUTANTS = {f"rule {rule}": (*mutant, TESTS, "*") for rule, mutant in RULES.items()}

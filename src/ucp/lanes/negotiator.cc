@@ -28,7 +28,7 @@ Negotiator::Negotiator(const Config& config, std::uint64_t worker, Sink& sink)
     : sink_(sink),
       state_{with_links_for_all_lanes(config), worker, Actions(sink)},
       scoreboard_(state_),
-      kept_(state_),
+      kept_(state_, sink),
       rounds_(state_, scoreboard_, kept_) {}
 
 // --- records

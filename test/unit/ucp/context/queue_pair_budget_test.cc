@@ -49,8 +49,30 @@ TEST(QueuePairBudget, AnAdapterIsSharedByItsPortsAndByAllContexts) {
     EXPECT_FALSE(other.take(5, Use::kBulk));
     EXPECT_TRUE(one.take(2, Use::kLane));
     EXPECT_TRUE(one.take(7, Use::kLane));  // of nobody with a limit: a ring in memory
+    EXPECT_TRUE(one.share_an_adapter(0, 1) && one.share_an_adapter(7, 7));
+    EXPECT_FALSE(one.share_an_adapter(0, 2) || one.share_an_adapter(0, 7));
     third.give_back();
     EXPECT_TRUE(one.take(1, Use::kBulk));
+}
+
+TEST(QueuePairBudget, RoomIsWhatNobodyHas) {
+    AdapterCounts process;
+    QueuePairBudget one(5), other(UINT32_MAX);
+    EXPECT_EQ(other.room(), UINT32_MAX);
+    EXPECT_EQ(one.room_of(0), 5u);
+    for (const unsigned port : {0u, 1u}) one.limit(port, process.find_or_make("mlx5_0"), 3);
+    one.limit(2, process.find_or_make("mlx5_1"), 4);
+    other.limit(0, process.find_or_make("mlx5_0"), 3);
+    EXPECT_EQ(one.room(), 5u);
+    const Share elsewhere = other.take(0, Use::kLane);
+    EXPECT_EQ(one.room_of(1), 2u);
+    EXPECT_EQ(one.room_of(2), 4u);
+    EXPECT_EQ(one.room_of(7), 5u);
+    const Share first = one.take(0, Use::kBulk), second = one.take(1, Use::kBulk);
+    EXPECT_EQ(one.room_of(0), 0u);
+    EXPECT_EQ(one.room_of(2), 3u);
+    EXPECT_EQ(one.room(), 3u);
+    EXPECT_EQ(other.room(), 0u);
 }
 
 TEST(QueuePairBudget, WhatALaneLacksIsWantedWhereItIsUntilSomeIsGivenBack) {

@@ -78,6 +78,7 @@ class Node final : public ucp::lanes::Sink {
     void keep_lane(Peer peer) override { give_up(peer); }
     void take_lane(Peer peer) override { make(peer); }
     void drop_kept_lane(const PeerId&) override {}
+    bool makes_room(const PeerId&, Peer) override { return true; }
     void start_tx_switch(Peer peer, const Message& mark) override { post_marker(peer, mark); }
     void open_tx_window(Peer) override {}
     void open_rx_gate(Peer) override {}
