@@ -159,6 +159,7 @@ class Negotiator final : private Ranking::Callbacks {
     LinkId id_of(const PeerId& peer) const;
     void take_score(const Measured& measured);
     Link* track(Peer peer, Score score, bool always);
+    Link* lowest_idle();
     bool make_room(Score score);
     static bool is_empty(const Link& link);
     void erase(Link& link);
