@@ -73,6 +73,9 @@ TEST(QueuePairBudget, RoomIsWhatNobodyHas) {
     EXPECT_EQ(one.room_of(2), 3u);
     EXPECT_EQ(one.room(), 3u);
     EXPECT_EQ(other.room(), 0u);
+    // What the adapter refuses is not counted.
+    EXPECT_FALSE(one.take(0, Use::kLane));
+    EXPECT_EQ(one.room(), 3u);
 }
 
 TEST(QueuePairBudget, WhatALaneLacksIsWantedWhereItIsUntilSomeIsGivenBack) {
@@ -98,10 +101,9 @@ TEST(QueuePairBudget, WhatALaneLacksIsWantedWhereItIsUntilSomeIsGivenBack) {
 
 using QueuePairLimit = ucs::test::EnvironmentTest;
 
-// Of a context whose program says how many processes there are, 0: it does not, on devices with
-// room for so many.
-uint32_t most(const Config& config, size_t processes = 0, size_t room = 100000) {
-    uct::mock::Fabric fabric({.room_for_dedicated = room});
+// Of a context whose program says how many processes there are, 0: it does not, on such devices.
+uint32_t most(const Config& config, size_t processes, const uct::mock::Config& devices) {
+    uct::mock::Fabric fabric(devices);
     uct::Component* components[] = {&fabric.component()};
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -113,6 +115,19 @@ uint32_t most(const Config& config, size_t processes = 0, size_t room = 100000) 
     std::unique_ptr<Context> context;
     EXPECT_EQ(Context::create(params, config, seams, &context), UCS_OK);
     return context->queue_pair_budget().most();
+}
+
+// On a device with room for so many.
+uint32_t most(const Config& config, size_t processes = 0, size_t room = 100000) {
+    return most(config, processes, uct::mock::Config{.room_for_dedicated = room});
+}
+
+TEST_F(QueuePairLimit, EachAdapterHasItsOwnWhichItsPortsShare) {
+    for (const bool are_ports : {false, true}) {
+        EXPECT_EQ(most(quiet_config(), 0,
+                       {.room_for_dedicated = 100000, .devices = 2, .are_ports = are_ports}),
+                  are_ports ? 4096u : 8192u);
+    }
 }
 
 TEST_F(QueuePairLimit, TheProcessesOfAHostSplitAnAdapterByDefault) {

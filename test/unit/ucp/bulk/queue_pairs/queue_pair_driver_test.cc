@@ -160,10 +160,9 @@ TEST(QueuePairDriver, BulkGivesWayToALaneOfAnotherContext) {
 
 // What another context of the process has is not there: who has fewer for it is left alone, until
 // that is given back.
-TEST(QueuePairDriver, FewerForTheSakeOfAnotherContextAreNotGivenUpForNothing) {
-    Cluster::Options options = with_queue_pairs(8, 1);
+void expect_left_alone(Cluster::Options options, unsigned adapter_qps, unsigned fewer) {
     options.config.max_priority_endpoints = 1;
-    options.config.max_adapter_qps = 4;
+    options.config.max_adapter_qps = adapter_qps;
     options.fabric.room_for_dedicated = 1000;
     options.in_one_process = 2;
     Cluster cluster(4, options);
@@ -195,11 +194,20 @@ TEST(QueuePairDriver, FewerForTheSakeOfAnotherContextAreNotGivenUpForNothing) {
         }
         return fewest;
     };
-    EXPECT_EQ(run(20), 2u);
+    EXPECT_EQ(run(20), fewer);
     ASSERT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
     run(5);
-    EXPECT_EQ(held(), 3u);
+    EXPECT_EQ(held(), fewer + 1);
     region.close();
+}
+
+TEST(QueuePairDriver, FewerForTheSakeOfAnotherContextAreNotGivenUpForNothing) {
+    expect_left_alone(with_queue_pairs(8, 1), 4, 2);
+}
+
+// There is room on the other adapter, where it has all that it wants.
+TEST(QueuePairDriver, RoomOnAnotherAdapterIsNoneForARailThatLacksIt) {
+    expect_left_alone(with_queue_pairs(2, 2), 3, 3);
 }
 
 // A hub with four queue pairs for bulk and three peers that want four each; transfers go one way.

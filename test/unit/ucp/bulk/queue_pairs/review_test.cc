@@ -32,9 +32,9 @@ TEST(QueuePairReview, SharesAreInProportionToWhatTransfersBringAndNeverMoreThanF
 }
 
 TEST(QueuePairReview, WhoBringsMoreOpensBeforeWhoBringsLess) {
-    const ReviewStep step = next_step(std::vector{closed(1), closed(3), closed(2)}, 2);
+    const ReviewStep step = next_step(std::vector{closed(1), closed(2), closed(3)}, 2);
     EXPECT_EQ(step.kind, Kind::kOpen);
-    EXPECT_EQ(step.claim, 1u);
+    EXPECT_EQ(step.claim, 2u);
     // Nothing is due to the first.
     EXPECT_EQ(next_step(std::vector{closed(1), open(30, 2)}, 2).kind, Kind::kNone);
 }
@@ -44,6 +44,16 @@ TEST(QueuePairReview, OneThatBringsMoreThanTwiceAsMuchTakesTheLeastOnes) {
     EXPECT_EQ(step.kind, Kind::kGiveUp);
     EXPECT_EQ(step.claim, 1u);
     EXPECT_EQ(next_step(std::vector{open(10, 1), open(5, 1), closed(9)}, 2).kind, Kind::kNone);
+}
+
+TEST(QueuePairReview, OfSeveralThatHaveTooManyTheOneLosesThatBringsLeast) {
+    for (const size_t least : {0u, 1u}) {
+        std::vector claims{open(2, 2), open(2, 2), closed(100)};
+        claims[least].worth = 1;
+        const ReviewStep step = next_step(claims, 4);
+        EXPECT_EQ(step.kind, Kind::kGiveUp);
+        EXPECT_EQ(step.claim, least);
+    }
 }
 
 TEST(QueuePairReview, NothingHappensBesideAnotherStepOrBeforeTheLastCouldShow) {
