@@ -8,13 +8,22 @@
 
 namespace uct::mock {
 
+namespace {
+
+std::string device_name(const Config& config, unsigned number) {
+    return config.are_ports ? "mock0:" + std::to_string(number + 1)
+                            : "mock" + std::to_string(number);
+}
+
+}  // namespace
+
 MockInterface::MockInterface(FabricState& state, Kind which, unsigned number,
                              const InterfaceParams& given)
     : fabric(state), kind(which), device(number), id(state.next_interface++), params(given) {
     const Config& config = state.config;
     const bool scalable = which == Kind::kScalable;
     attributes_.transport = scalable ? "mock_dc" : "mock_rc";
-    attributes_.device = "mock" + std::to_string(number);
+    attributes_.device = device_name(config, number);
     attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
     attributes_.device_type = config.device_type;
     attributes_.capabilities = config.capabilities;
@@ -252,7 +261,7 @@ class MockComponent final : public Component {
   public:
     explicit MockComponent(FabricState& fabric) : fabric_(fabric) {
         for (unsigned device = 0; device < fabric.config.devices; ++device) {
-            const std::string name = "mock" + std::to_string(device);
+            const std::string name = device_name(fabric.config, device);
             if (fabric.config.scalable)
                 resources_.push_back({"mock_dc", name, DeviceType::kNetwork});
             if (fabric.config.dedicated)
@@ -264,7 +273,7 @@ class MockComponent final : public Component {
     ucs_status_t open_domain(std::string_view device,
                              std::unique_ptr<MemoryDomain>* domain) override {
         unsigned number = 0;
-        while (device != "mock" + std::to_string(number)) {
+        while (device != device_name(fabric_.config, number)) {
             if (++number == fabric_.config.devices) return UCS_ERR_NO_DEVICE;
         }
         *domain = std::make_unique<MockDomain>(fabric_, number);

@@ -55,6 +55,7 @@ struct Config {
     double bandwidth = 12e9;  // bytes per second that an interface says it has
     double latency = 600e-9;  // seconds, the same
     unsigned devices = 1;     // mock0 and so on, each with both
+    bool are_ports = false;   // they are of one adapter: mock0:1 and so on
     bool scalable = true;     // list mock_dc
     bool dedicated = true;    // list mock_rc
 };

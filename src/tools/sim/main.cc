@@ -157,6 +157,13 @@ void add_window(CLI::App& app, StudyOptions& study) {
         ->check(CLI::PositiveNumber);
 }
 
+// What all flows of messages take.
+void add_flow_options(CLI::App& app, StudyOptions& study) {
+    add_window(app, study);
+    app.add_option("--rate", study.rate, "Messages a second of each rank; 0: as many as it can")
+        ->check(CLI::NonNegativeNumber);
+}
+
 void add_bulk_options(CLI::App& app, StudyOptions& study) {
     study.modes = {"scalable", "dedicated"};
     app.add_option("--devices", study.devices, "Adapters of each rank, its rails")
@@ -164,17 +171,15 @@ void add_bulk_options(CLI::App& app, StudyOptions& study) {
 }
 
 void add_zipf_options(CLI::App& app, StudyOptions& study) {
-    add_window(app, study);
+    add_flow_options(app, study);
     app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others");
-    app.add_option("--rate", study.rate, "Messages a second of each rank; 0: as many as it can")
-        ->check(CLI::NonNegativeNumber);
     app.add_option("--exponent", study.zipf.exponent,
                    "The k-th hottest peer gets k^-exponent of what the hottest gets")
         ->check(CLI::Range(0.0, 10.0));
 }
 
 void add_shift_options(CLI::App& app, StudyOptions& study) {
-    add_window(app, study);
+    add_flow_options(app, study);
     app.add_option("--phases", study.shift.phases, "Hot sets, each for --time")
         ->check(CLI::Range(2, 1000));
     app.add_option("--background", study.shift.background,
@@ -209,7 +214,7 @@ void add_phase_options(CLI::App& app, StudyOptions& study) {
 }
 
 void add_churn_options(CLI::App& app, StudyOptions& study) {
-    add_window(app, study);
+    add_flow_options(app, study);
     app.add_option("--rounds", study.streams.rounds, "Endpoints that a rank makes and closes")
         ->check(CLI::PositiveNumber);
 }
@@ -301,11 +306,11 @@ const StudyPattern kPatterns[] = {
     {{"ring", "All send to their right neighbours", run<ring, &StudyOptions::streams>},
      Judgement::kPromotions,
      kStreams,
-     add_window},
+     add_flow_options},
     {{"incast", "All send to one", run<incast, &StudyOptions::streams>},
      Judgement::kPromotions,
      kStreams,
-     add_window},
+     add_flow_options},
     {{"churn", "Endpoints that are made, used and closed", run<churn, &StudyOptions::streams>},
      Judgement::kPromotions,
      kStreams,

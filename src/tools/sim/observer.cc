@@ -22,6 +22,10 @@ void JobObserver::delivered(unsigned sender, unsigned receiver, size_t length) {
     LinkTraffic& link = traffic(sender, receiver);
     ++link.messages;
     link.bytes += length;
+    if (link.is_dedicated) {
+        ++link.dedicated_messages;
+        link.dedicated_bytes += length;
+    }
     if (link.last >= 0) {
         const int64_t gap = now_ - link.last;
         int64_t& longest = link.switched_since ? link.longest_switch_gap : link.longest_gap;
@@ -42,6 +46,7 @@ void JobObserver::lane_changed(unsigned rank, unsigned peer, const ucpx_lane_eve
         if (was && !is && link->ends_switching > 0) --link->ends_switching;
         if (is || was) link->switched_since = true;
     }
+    traffic(rank, peer).is_dedicated = event.new_state == UCPX_LANE_STATE_ESTABLISHED;
     if (event.new_state == UCPX_LANE_STATE_ESTABLISHED) {
         switches_.push_back({now_, rank, peer, true});
     } else if (event.old_state == UCPX_LANE_STATE_ESTABLISHED) {

@@ -23,7 +23,11 @@ struct LinkTraffic {
     uint64_t messages = 0;
     uint64_t bytes = 0;
     uint64_t before_mark = 0;  // of these, before JobObserver::mark()
-    int64_t last = -1;         // time of the last one; -1: none yet, or a pause came since
+    // While the sender's end had its dedicated lane.
+    uint64_t dedicated_messages = 0;
+    uint64_t dedicated_bytes = 0;
+    bool is_dedicated = false;
+    int64_t last = -1;  // time of the last one; -1: none yet, or a pause came since
     unsigned ends_switching = 0;
     bool switched_since = false;  // a switch took place since the last delivery
     int64_t longest_gap = 0;      // between two deliveries, no switch in between

@@ -34,6 +34,8 @@ void write_observations(Out out, const StudyOptions& options, const StudyRun& ru
                    part);
     fmt::format_to(out, "most dedicated lanes  {:>12}   of any node at any time; cap {}\n",
                    run.peak, run.cap);
+    fmt::format_to(out, "over dedicated lanes  {:>12.4f}   of what they could save\n",
+                   run.dedicated);
     fmt::format_to(out,
                    "stall of a switch     {:>12}   longest gap between two deliveries of a link\n",
                    time_text(run.stall));
@@ -115,6 +117,7 @@ Json run_json(const StudyRun& run) {
               {"settled_ns", run.settled},
               {"cap", run.cap},
               {"peak", run.peak},
+              {"dedicated", run.dedicated},
               {"stall_ns", run.stall},
               {"steady_gap_ns", run.steady_gap},
               {"typical_gap_ns", run.typical_gap},

@@ -152,6 +152,23 @@ void judge_switches(const StudyOptions& options, const JobObserver& observer, St
     }
 }
 
+// What dedicated lanes save of so much, in bytes.
+uint64_t savings_of(uint64_t messages, uint64_t bytes) {
+    return bytes + kSlice * messages;
+}
+
+double judge_lanes(const JobObserver& observer, unsigned ranks) {
+    uint64_t all = 0, dedicated = 0;
+    for (unsigned a = 0; a < ranks; ++a) {
+        for (unsigned b = 0; b < ranks; ++b) {
+            const LinkTraffic& link = observer.link(a, b);
+            all += savings_of(link.messages, link.bytes);
+            dedicated += savings_of(link.dedicated_messages, link.dedicated_bytes);
+        }
+    }
+    return all == 0 ? 0 : static_cast<double>(dedicated) / static_cast<double>(all);
+}
+
 // A link is in use if messages went over it.
 Promotions judge_promotions(const JobObserver& observer, const StudyRun& run, unsigned ranks) {
     Promotions promotions;
@@ -249,8 +266,9 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode,
     }
     run.completion = observer.longest_completion();
     run.traffic = used_links(observer, world.size(), [](const LinkTraffic& way) {
-        return way.bytes + kSlice * way.messages;
+        return savings_of(way.messages, way.bytes);
     });
+    run.dedicated = judge_lanes(observer, world.size());
     judge_switches(options, observer, run);
     judge_gaps(observer, world.size(), run);
     if (options.judges(StudyOptions::Judgement::kMatching) && mode == "dynamic") {

@@ -49,7 +49,7 @@ struct StudyOptions {
     ReplayOptions replay;
     std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
     unsigned cap = 4;
-    double rate = 0;             // zipf: messages a second of each rank; 0: as many as it can
+    double rate = 0;             // of flows: messages a second of each rank; 0: as many as it can
     unsigned devices = 1;        // adapters of each rank's node
     int64_t interval = 200'000;  // nanoseconds between the library's rankings
     bool shipped = false;        // the library's defaults for all that is measured and when
@@ -88,6 +88,7 @@ struct StudyRun {
     int64_t stall = 0;       // longest gap between deliveries on a link across a switch
     int64_t steady_gap = 0;  // longest on the same links otherwise
     double typical_gap = 0;  // mean on the same links
+    double dedicated = 0;    // part of what lanes could save that went over dedicated lanes
     int64_t completion = 0;  // sleepers: longest local completion of a message
     std::optional<MatchingReport> matching;  // zipf, dynamic
     std::vector<Recovery> recoveries;        // shift

@@ -22,6 +22,11 @@ void give_back_to(QueuePairCount& count) {
     count.is_wanted.store(false, std::memory_order_relaxed);
 }
 
+uint32_t left_of(const QueuePairCount& count, uint32_t most) {
+    if (most == UINT32_MAX) return UINT32_MAX;
+    return most - std::min(most, count.taken.load(std::memory_order_relaxed));
+}
+
 bool is_wanted_of(const QueuePairCount& count) {
     return count.is_wanted.load(std::memory_order_relaxed);
 }
@@ -57,13 +62,37 @@ void QueuePairBudget::limit(unsigned domain, std::shared_ptr<QueuePairCount> cou
 }
 
 uint32_t QueuePairBudget::most() const {
-    if (adapters_.empty()) return most_;
+    return least_of(most_, [](const Adapter& adapter) { return adapter.most; });
+}
+
+uint32_t QueuePairBudget::room() const {
+    return least_of(left_of(all_, most_),
+                    [](const Adapter& adapter) { return left_of(*adapter.count, adapter.most); });
+}
+
+template <typename Limit>
+uint32_t QueuePairBudget::least_of(uint32_t limit_of_all, Limit&& limit_of) const {
+    if (adapters_.empty()) return limit_of_all;
     uint64_t sum = 0;
     std::set<const QueuePairCount*> seen;
     for (const auto& [domain, adapter] : adapters_) {
-        if (seen.insert(adapter.count.get()).second) sum += adapter.most;
+        if (seen.insert(adapter.count.get()).second) sum += limit_of(adapter);
     }
-    return static_cast<uint32_t>(std::min<uint64_t>(most_, sum));
+    return static_cast<uint32_t>(std::min<uint64_t>(limit_of_all, sum));
+}
+
+uint32_t QueuePairBudget::room_of(unsigned domain) const {
+    const uint32_t room = left_of(all_, most_);
+    const auto found = adapters_.find(domain);
+    if (found == adapters_.end()) return room;
+    return std::min(room, left_of(*found->second.count, found->second.most));
+}
+
+bool QueuePairBudget::share_an_adapter(unsigned domain, unsigned other) const {
+    if (domain == other) return true;
+    const auto one = adapters_.find(domain), another = adapters_.find(other);
+    return one != adapters_.end() && another != adapters_.end() &&
+           one->second.count == another->second.count;
 }
 
 QueuePairBudget::Share QueuePairBudget::take(unsigned domain, Use use) {

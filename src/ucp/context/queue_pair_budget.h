@@ -75,6 +75,11 @@ class QueuePairBudget {
     uint32_t most() const;
     // Takes one for a queue pair of that domain, if there is one left.
     Share take(unsigned domain, Use use);
+    // How many more there are now, of that domain, and of all; UINT32_MAX: any number.
+    uint32_t room_of(unsigned domain) const;
+    uint32_t room() const;
+    // What one of these domains gives back is there for the other.
+    bool share_an_adapter(unsigned domain, unsigned other) const;
     // A lane lacks one: cheap to ask.
     bool is_lane_wanted() const;
 
@@ -83,6 +88,10 @@ class QueuePairBudget {
         std::shared_ptr<QueuePairCount> count;
         uint32_t most;
     };
+
+    // Of all adapters' limits together, and the one of all queue pairs, the lower one.
+    template <typename Limit>
+    uint32_t least_of(uint32_t limit_of_all, Limit&& limit_of) const;
 
     const uint32_t most_;
     QueuePairCount all_;

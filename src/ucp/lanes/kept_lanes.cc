@@ -58,8 +58,12 @@ void KeptLanes::drop_unless_pinned(const LinkId& link) {
     if (found != lanes_.end() && !found->second.pinned) drop(link);
 }
 
+PeerId KeptLanes::peer_of(const LinkId& link) const {
+    return {link.low == state_.worker ? link.high : link.low, link.connection};
+}
+
 void KeptLanes::drop_at_sink(const LinkId& link) {
-    state_.actions.drop_kept({link.low == state_.worker ? link.high : link.low, link.connection});
+    state_.actions.drop_kept(peer_of(link));
 }
 
 bool KeptLanes::drop_oldest() {
@@ -67,6 +71,16 @@ bool KeptLanes::drop_oldest() {
     const LinkId oldest = by_age_.begin()->second;
     drop(oldest);
     return true;
+}
+
+bool KeptLanes::drop_oldest_for(Peer peer) {
+    for (const auto& [since, link] : by_age_) {
+        if (!sink_.makes_room(peer_of(link), peer)) continue;
+        const LinkId found = link;
+        drop(found);
+        return true;
+    }
+    return false;
 }
 
 void KeptLanes::drop_expired() {

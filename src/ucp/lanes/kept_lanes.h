@@ -8,6 +8,7 @@
 
 #include "ucp/lanes/link.h"
 #include "ucp/lanes/negotiator_state.h"
+#include "ucp/lanes/sink.h"
 
 namespace ucp::lanes {
 
@@ -19,7 +20,7 @@ namespace ucp::lanes {
 // end may drop its own at any time but while it is pinned; the sink destroys it.
 class KeptLanes {
   public:
-    explicit KeptLanes(NegotiatorState& state) : state_(state) {}
+    KeptLanes(NegotiatorState& state, Sink& sink) : state_(state), sink_(sink) {}
 
     // False: no lane is worth keeping, it would be dropped at once.
     bool is_on() const;
@@ -40,6 +41,9 @@ class KeptLanes {
     void drop_unless_pinned(const LinkId& link);
     // @return false if all that are kept, if any, are pinned
     bool drop_oldest();
+    // The oldest of those that make room for a lane to that peer.
+    // @return false if there is none
+    bool drop_oldest_for(Peer peer);
     // The oldest, if it has been kept for long enough.
     void drop_expired();
     // From now on none is kept.
@@ -60,9 +64,11 @@ class KeptLanes {
 
     Time end_of(Time since) const;
     void erase(Lanes::iterator lane);
+    PeerId peer_of(const LinkId& link) const;
     void drop_at_sink(const LinkId& link);
 
     NegotiatorState& state_;
+    Sink& sink_;
     Lanes lanes_;
     ByAge by_age_;  // without the pinned
     bool is_closed_ = false;

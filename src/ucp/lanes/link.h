@@ -148,6 +148,7 @@ struct Link : Ranking::Member {
 
     // Scores of this end, as measured and as the peer knows it, and of the peer as it says.
     Score local = 0;
+    Score doubt = 0;  // so far what was measured may be off
     Score advertised = 0;
     Score remote = 0;
     Time advertised_at = 0;

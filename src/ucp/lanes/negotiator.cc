@@ -29,7 +29,7 @@ Negotiator::Negotiator(const Config& config, std::uint64_t worker, Sink& sink)
     : sink_(sink),
       state_{with_links_for_all_lanes(config), worker, Actions(sink)},
       scoreboard_(state_),
-      kept_(state_),
+      kept_(state_, sink),
       rounds_(state_, scoreboard_, kept_) {}
 
 // --- records
@@ -74,21 +74,25 @@ bool Negotiator::is_empty(const Link& link) {
            !link.owes_score;
 }
 
-// Drops the lowest link that nothing but its score keeps, if that is below `score`.
-bool Negotiator::make_room(Score score) {
-    Ranking::Member* found =
+// The lowest link that nothing but its score keeps.
+Link* Negotiator::lowest_idle() {
+    return static_cast<Link*>(
         scoreboard_.ranking().worst_of(Role::kCandidate, [](const Ranking::Member& member) {
             const auto& link = static_cast<const Link&>(member);
             return link.policy == Policy::kAuto && link.life == Link::Life::kOpen && !link.deferred;
-        });
-    if (found == nullptr || found->standing.rank.score >= score) return false;
-    auto& lowest = static_cast<Link&>(*found);
-    if (lowest.advertised != 0) {
+        }));
+}
+
+// Drops that, if it is below `score`.
+bool Negotiator::make_room(Score score) {
+    Link* const lowest = lowest_idle();
+    if (lowest == nullptr || lowest->score() >= score) return false;
+    if (lowest->advertised != 0) {
         Message zero;
         zero.type = MessageType::kScore;
-        state_.actions.send(lowest.peer, std::move(zero));
+        state_.actions.send(lowest->peer, std::move(zero));
     }
-    erase(lowest);
+    erase(*lowest);
     return true;
 }
 
@@ -339,6 +343,7 @@ void Negotiator::take_score(const Measured& measured) {
     if (link == nullptr && scoreboard_.counts(score)) link = try_track(measured.peer, score);
     if (link == nullptr) return;
     link->local = score;
+    link->doubt = std::min(measured.doubt, kMaxMeasuredScore);
     scoreboard_.update_local(*link);
 }
 
@@ -375,7 +380,9 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
                 denial.deny = may_track ? DenyReason::kBusy : DenyReason::kRefused;
                 // Who could not get a slot anyhow does not ask again soon: there may be many.
                 Ranking& ranking = scoreboard_.ranking();
-                const Rank floor = ranking.floor_of(ranking.worst_holder());
+                Rank floor = ranking.floor_of(ranking.worst_holder());
+                // All that have a record come before who gets none.
+                if (const Link* lowest = lowest_idle()) floor = std::max(floor, lowest->rank());
                 if (may_track && ranking.free_places() == 0 && message.estimate < floor.score) {
                     denial.deny = DenyReason::kOutranked;
                     denial.floor = floor;

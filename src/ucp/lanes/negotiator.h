@@ -162,6 +162,7 @@ class Negotiator final : private Ranking::Callbacks {
     // Nor is it made if there is no memory: a peer without a record is one that there is no room
     // for.
     Link* try_track(Peer peer, Score score);
+    Link* lowest_idle();
     bool make_room(Score score);
     static bool is_empty(const Link& link);
     void erase(Link& link);

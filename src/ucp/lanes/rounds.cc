@@ -145,8 +145,11 @@ void Rounds::create(Link& link) {
 void Rounds::lane_created(Link& link, ucs_status_t status, std::span<const std::uint8_t> address) {
     if (link.round.lane != Lane::kCreating) return;
     assert(link.state == LinkState::kCreating || link.state == LinkState::kReleasing);
-    const bool is_short = status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY;
-    if (is_short && link.state == LinkState::kCreating && kept_.drop_oldest()) {
+    const auto has_made_room = [&] {
+        if (status == UCS_ERR_NO_RESOURCE) return kept_.drop_oldest_for(link.peer);
+        return status == UCS_ERR_NO_MEMORY && kept_.drop_oldest();
+    };
+    if (link.state == LinkState::kCreating && has_made_room()) {
         state_.actions.add<&Sink::create_lane>(link.peer);
         return;
     }

@@ -46,18 +46,30 @@ void Scoreboard::place(Link& link) {
 Score Scoreboard::local_of(const Link& link) const {
     if (link.life == Link::Life::kClosing || link.policy == Policy::kScalable) return 0;
     if (link.policy == Policy::kDedicated) return kPinnedScore;
-    return counts(link.local) ? link.local : 0;
+    // One that has been said is heard of until it is half of that.
+    const bool stays = link.advertised != 0 && counts(2 * link.local);
+    return stays || counts(link.local) ? link.local : 0;
 }
 
 void Scoreboard::update_local(Link& link) {
     const Score local = local_of(link);
     const Score moved = local > link.advertised ? local - link.advertised : link.advertised - local;
     const bool appeared = (local == 0) != (link.advertised == 0);
-    if (!appeared && moved <= tolerance(link, state_.config.tolerance_permille)) return;
+    const Score chance = chance_of(link);
+    const Score least = tolerance(link, state_.config.tolerance_permille) + chance;
+    if (moved <= least && (chance != 0 || !appeared)) return;
     const bool is_hopeless = is_denied(link, local) || is_far(link, local);
     if (!appeared && moved <= tolerance(link, kFarTolerance) && is_hopeless) return;
     advertise(link);
     say(link);
+}
+
+// By so much the score of a link without a lane moves all the time, which is no news once something
+// was said of it.
+Score Scoreboard::chance_of(const Link& link) {
+    const bool is_measured = link.policy == Policy::kAuto && link.life == Link::Life::kOpen;
+    const bool may_wait = link.state == LinkState::kIdle && link.advertised != 0;
+    return is_measured && may_wait ? link.doubt / 2 : 0;
 }
 
 // The peer has said what the link must beat, and it does not, nor has it grown so much that it
@@ -66,8 +78,12 @@ bool Scoreboard::is_denied(const Link& link, Score local) const {
     if (link.state != LinkState::kIdle || !link.denied_floor || state_.now >= link.retry_at)
         return false;
     const Score most = std::max(local, link.advertised) + link.remote;
-    return most < link.denied_floor->score &&
-           most <= with_margin(link.denied_score, state_.config.margin_permille);
+    return most < link.denied_floor->score && !has_grown(link, most);
+}
+
+// Since it was denied, by more than chance makes of what is measured.
+bool Scoreboard::has_grown(const Link& link, Score score) const {
+    return score > with_margin(link.denied_score, state_.config.margin_permille) + link.doubt;
 }
 
 // By twice what the link has it would still have no slot at this end, whatever the peer thinks.
@@ -131,10 +147,7 @@ void Scoreboard::set_remote(Link& link, Score score) {
 // denial was about another link, and the floor may have changed as well.
 void Scoreboard::reconsider(Link& link) {
     const Config& config = state_.config;
-    if (link.denials == 0 ||
-        link.score() <= with_margin(link.denied_score, config.margin_permille)) {
-        return;
-    }
+    if (link.denials == 0 || !has_grown(link, link.score())) return;
     link.denials = 0;
     link.retry_at = std::min(link.retry_at, link.asked_at + config.retry_after);
 }

@@ -44,8 +44,10 @@ class Scoreboard {
 
   private:
     Score local_of(const Link& link) const;
+    static Score chance_of(const Link& link);
     bool is_far(const Link& link, Score local);
     bool is_denied(const Link& link, Score local) const;
+    bool has_grown(const Link& link, Score score) const;
     void say(Link& link);
     void send_score(const Link& link);
     void reconsider(Link& link);

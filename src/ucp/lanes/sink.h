@@ -50,6 +50,9 @@ class Sink {
     virtual void take_lane(Peer peer) = 0;
     // Destroy the lane kept for that link, at once: another may need what it holds.
     virtual void drop_kept_lane(const PeerId& peer) = 0;
+    // Asked only: would a lane for `peer`, which could not be made for want of a resource, find
+    // that where the one kept for that link is dropped?
+    virtual bool makes_room(const PeerId& kept, Peer peer) = 0;
 
     // Post `mark` on the scalable lane as the last message of this direction there, then
     // on_marker_posted(). Messages go where the link's TxDirection says; pending ones are replayed.

@@ -104,6 +104,16 @@ class InterfaceSet {
     QueuePairBudget::Share take_queue_pair(unsigned index, QueuePairBudget::Use use) {
         return queue_pair_budget_->take(interfaces_[index].domain, use);
     }
+    // How many more there are of that interface, and of all; UINT32_MAX: any number.
+    unsigned queue_pair_room_of(unsigned index) const {
+        return queue_pair_budget_->room_of(interfaces_[index].domain);
+    }
+    unsigned queue_pair_room() const { return queue_pair_budget_->room(); }
+    // A queue pair less of one of them makes room for one of the other.
+    bool share_an_adapter(unsigned index, unsigned other) const {
+        return queue_pair_budget_->share_an_adapter(interfaces_[index].domain,
+                                                    interfaces_[other].domain);
+    }
     // A lane of some worker of the process found no room.
     bool is_lane_wanted() const { return queue_pair_budget_->is_lane_wanted(); }
     // Hands over a message that was held back, or that came within another one of that worker.

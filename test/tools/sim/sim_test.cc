@@ -143,6 +143,17 @@ TEST(Sim, AnOracleHoldsItsLanesFromTheStart) {
     EXPECT_NE(run.outcome.out.find("of the oracle's"), std::string::npos);
 }
 
+// Links have their lanes after the first ranking: what was sent before went over the others.
+TEST(Sim, SaysWhatWentOverDedicatedLanes) {
+    const SimOutcome run = simulate({"ring", "--shipped", "--ranks", "4", "--rate", "10000",
+                                     "--time", "1s", "--lanes", "scalable,dynamic"});
+    const json& modes = run.document.at("modes");
+    EXPECT_EQ(modes.at("scalable").at("observed").at("dedicated"), 0) << run.outcome.out;
+    EXPECT_NEAR(modes.at("dynamic").at("observed").at("dedicated").get<double>(), 0.9, 0.02)
+        << run.outcome.out;
+    EXPECT_NEAR(modes.at("dynamic").at("observed").at("messages").get<double>(), 4 * 10000, 200);
+}
+
 TEST(Sim, ZipfKeepsToItsRate) {
     const SimOutcome run = simulate({"zipf", "--ranks", "8", "--rate", "1e6", "--window", "10",
                                      "--time", "4ms", "--lanes", "scalable"});

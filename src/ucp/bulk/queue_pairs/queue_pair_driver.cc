@@ -36,10 +36,15 @@ QueuePairDriver::QueuePairDriver(DeferredWork& work, InterfaceSet& interfaces,
 QueuePairDriver::~QueuePairDriver() = default;
 
 // Lanes come first: what they may need is kept back.
-unsigned QueuePairDriver::total() const {
+unsigned QueuePairDriver::limit() const {
     if (options_.each == 0) return 0;
     if (options_.total == UINT32_MAX) return UINT32_MAX;
     return options_.total - std::min(options_.total, options_.lane_cap);
+}
+
+unsigned QueuePairDriver::total() const {
+    const unsigned most = limit(), room = interfaces_.queue_pair_room();
+    return most > held_ && most - held_ > room ? held_ + room : most;
 }
 
 // At first, when nothing was measured, one queue pair is kept back for every lane that may yet
@@ -236,7 +241,7 @@ void QueuePairDriver::give_way() {
 }
 
 void QueuePairDriver::review_soon() {
-    if (review_at_ == ucs::kNever && total() != 0)
+    if (review_at_ == ucs::kNever && limit() != 0)
         review_at_ = ucs::deadline(clock_.now(), kReviewInterval);
 }
 

@@ -119,7 +119,10 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
     QueuePairSet& set_of(Endpoint& endpoint);
     void give_way();
-    // Queue pairs that are left for bulk, those that there are included; UINT32_MAX: any number.
+    // Queue pairs that bulk may have at most, those that there are included; UINT32_MAX: any
+    // number.
+    unsigned limit() const;
+    // Those of them that no other worker of the process has.
     unsigned total() const;
     // All that take part in a review, with their claims.
     std::vector<std::pair<QueuePairSet*, Claim>> claims() const;

@@ -259,7 +259,8 @@ Claim QueuePairSet::claim(ucs::Time now) {
                 .worth = worth(now) + peer_worth,
                 .held = static_cast<unsigned>(queue_pairs.size()),
                 .full = full(),
-                .is_settled = now >= rests_until_};
+                .is_settled = now >= rests_until_,
+                .can_grow = can_grow()};
     if (negotiation.state() == State::kOpen) claim.state = Claim::State::kOpen;
     if (negotiation.state() == State::kClosed) claim.state = Claim::State::kClosed;
     return claim;
@@ -282,6 +283,16 @@ void QueuePairSet::ask_for_worth() {
 
 unsigned QueuePairSet::full() const {
     return std::min(driver_.wanted_each() * static_cast<unsigned>(rails().size()), peer_most_);
+}
+
+bool QueuePairSet::can_grow() const {
+    return std::ranges::any_of(rails(), [this](const Rail& rail) {
+        const auto held = std::ranges::count_if(queue_pairs, [&](const auto& queue_pair) {
+            return queue_pair->interface == rail.interface;
+        });
+        return held < driver_.wanted_each() &&
+               driver_.interfaces().queue_pair_room_of(rail.interface) != 0;
+    });
 }
 
 void QueuePairSet::tell_if_short() {

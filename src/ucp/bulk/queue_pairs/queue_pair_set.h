@@ -108,6 +108,8 @@ class QueuePairSet final : public QueuePairActions {
 
     // What it would have if there were enough at this end.
     unsigned full() const;
+    // A device has more for it.
+    bool can_grow() const;
 
     bool is_stopping_ = false;
     unsigned peer_most_ = UINT32_MAX;  // that the peer had room for

@@ -56,6 +56,7 @@ ReviewStep next_step(std::span<const Claim> claims, unsigned total) {
         const Claim& claim = claims[index];
         if (!claim.is_settled) continue;
         if (claim.held < due[index]) {
+            if (has_room && !claim.can_grow) continue;
             if (lacking == claims.size() || next_value(claim) > next_value(claims[lacking]))
                 lacking = index;
             const bool is_better = opening == claims.size() || claim.worth > claims[opening].worth;

@@ -18,6 +18,7 @@ struct Claim {
     unsigned held;    // queue pairs
     unsigned full;    // queue pairs that it would have if there were enough
     bool is_settled;  // it may be changed: the last change was long enough ago
+    bool can_grow;    // its devices have more than it holds: others have not taken all
 };
 
 // How many each claim is due, of so many in all: each goes to whoever brings most for each that it
@@ -34,8 +35,9 @@ struct ReviewStep {
     size_t claim = 0;
 };
 
-// What brings the claims nearer to what they are due: one step, none while another is under way.
-// Nobody loses queue pairs for less than twice of what they bring.
+// What brings the claims nearer to what they are due: one step, none while another is under way,
+// nor one by which a claim would get no more. Nobody loses queue pairs for less than twice of what
+// they bring.
 ReviewStep next_step(std::span<const Claim> claims, unsigned total);
 
 }  // namespace ucp::bulk

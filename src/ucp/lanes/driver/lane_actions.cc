@@ -222,6 +222,16 @@ void LaneDriver::drop_kept_lane(const lanes::PeerId& peer) {
     kept_.erase(peer.worker);
 }
 
+// Where the budget is used up, of the context or of the adapter, that is marked; else the device
+// has no more.
+bool LaneDriver::makes_room(const lanes::PeerId& kept, lanes::Peer peer) {
+    const auto found = kept_.find(kept.worker);
+    if (found == kept_.end()) return false;
+    const KeptLane& lane = found->second;
+    return lane.share.is_wanted() ||
+           interfaces_.share_an_adapter(lane.interface_index, endpoint(peer).dedicated_index());
+}
+
 void LaneDriver::start_tx_switch(lanes::Peer peer, const lanes::Message& mark) {
     Endpoint& owner = endpoint(peer);
     owner.lanes_changed();

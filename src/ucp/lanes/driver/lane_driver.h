@@ -108,6 +108,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void keep_lane(lanes::Peer peer) override;
     void take_lane(lanes::Peer peer) override;
     void drop_kept_lane(const lanes::PeerId& peer) override;
+    bool makes_room(const lanes::PeerId& kept, lanes::Peer peer) override;
     void start_tx_switch(lanes::Peer peer, const lanes::Message& mark) override;
     void open_tx_window(lanes::Peer peer) override;
     void open_rx_gate(lanes::Peer peer) override;

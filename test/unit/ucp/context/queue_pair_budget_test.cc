@@ -49,8 +49,33 @@ TEST(QueuePairBudget, AnAdapterIsSharedByItsPortsAndByAllContexts) {
     EXPECT_FALSE(other.take(5, Use::kBulk));
     EXPECT_TRUE(one.take(2, Use::kLane));
     EXPECT_TRUE(one.take(7, Use::kLane));  // of nobody with a limit: a ring in memory
+    EXPECT_TRUE(one.share_an_adapter(0, 1) && one.share_an_adapter(7, 7));
+    EXPECT_FALSE(one.share_an_adapter(0, 2) || one.share_an_adapter(0, 7));
     third.give_back();
     EXPECT_TRUE(one.take(1, Use::kBulk));
+}
+
+TEST(QueuePairBudget, RoomIsWhatNobodyHas) {
+    AdapterCounts process;
+    QueuePairBudget one(5), other(UINT32_MAX);
+    EXPECT_EQ(other.room(), UINT32_MAX);
+    EXPECT_EQ(one.room_of(0), 5u);
+    for (const unsigned port : {0u, 1u}) one.limit(port, process.find_or_make("mlx5_0"), 3);
+    one.limit(2, process.find_or_make("mlx5_1"), 4);
+    other.limit(0, process.find_or_make("mlx5_0"), 3);
+    EXPECT_EQ(one.room(), 5u);
+    const Share elsewhere = other.take(0, Use::kLane);
+    EXPECT_EQ(one.room_of(1), 2u);
+    EXPECT_EQ(one.room_of(2), 4u);
+    EXPECT_EQ(one.room_of(7), 5u);
+    const Share first = one.take(0, Use::kBulk), second = one.take(1, Use::kBulk);
+    EXPECT_EQ(one.room_of(0), 0u);
+    EXPECT_EQ(one.room_of(2), 3u);
+    EXPECT_EQ(one.room(), 3u);
+    EXPECT_EQ(other.room(), 0u);
+    // What the adapter refuses is not counted.
+    EXPECT_FALSE(one.take(0, Use::kLane));
+    EXPECT_EQ(one.room(), 3u);
 }
 
 TEST(QueuePairBudget, WhatALaneLacksIsWantedWhereItIsUntilSomeIsGivenBack) {
@@ -76,10 +101,9 @@ TEST(QueuePairBudget, WhatALaneLacksIsWantedWhereItIsUntilSomeIsGivenBack) {
 
 using QueuePairLimit = ucs::test::EnvironmentTest;
 
-// Of a context whose program says how many processes there are, 0: it does not, on devices with
-// room for so many.
-uint32_t most(const Config& config, size_t processes = 0, size_t room = 100000) {
-    uct::mock::Fabric fabric({.room_for_dedicated = room});
+// Of a context whose program says how many processes there are, 0: it does not, on such devices.
+uint32_t most(const Config& config, size_t processes, const uct::mock::Config& devices) {
+    uct::mock::Fabric fabric(devices);
     uct::Component* components[] = {&fabric.component()};
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -91,6 +115,19 @@ uint32_t most(const Config& config, size_t processes = 0, size_t room = 100000) 
     std::unique_ptr<Context> context;
     EXPECT_EQ(Context::create(params, config, seams, &context), UCS_OK);
     return context->queue_pair_budget().most();
+}
+
+// On a device with room for so many.
+uint32_t most(const Config& config, size_t processes = 0, size_t room = 100000) {
+    return most(config, processes, uct::mock::Config{.room_for_dedicated = room});
+}
+
+TEST_F(QueuePairLimit, EachAdapterHasItsOwnWhichItsPortsShare) {
+    for (const bool are_ports : {false, true}) {
+        EXPECT_EQ(most(quiet_config(), 0,
+                       {.room_for_dedicated = 100000, .devices = 2, .are_ports = are_ports}),
+                  are_ports ? 4096u : 8192u);
+    }
 }
 
 TEST_F(QueuePairLimit, TheProcessesOfAHostSplitAnAdapterByDefault) {

@@ -52,6 +52,7 @@ class Node : public ucp::lanes::Sink {
     void keep_lane(Peer peer) override;
     void take_lane(Peer peer) override;
     void drop_kept_lane(const PeerId& peer) override;
+    bool makes_room(const PeerId&, Peer) override { return true; }
     void start_tx_switch(Peer peer, const Message& mark) override;
     void open_tx_window(Peer peer) override { pump(peer); }
     void open_rx_gate(Peer peer) override;

@@ -218,6 +218,25 @@ TEST_F(LanesKept, WhatOthersNeedGoesFirst) {
     EXPECT_EQ(LinkState::kCreating, state(kOther));
     negotiator_->on_lane_created(kOther, UCS_ERR_NO_RESOURCE, {});
     EXPECT_EQ("3:WITHDRAW", sink_->take());
+    // What another adapter has is of no use to it, unless it is memory that is lacking.
+    for (const ucs_status_t lack : {UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY}) {
+        start(worker_, 3);
+        keep(kPeer);
+        sink_->elsewhere = kPeer;
+        climb(kOther, LinkState::kCreating);
+        sink_->take();
+        negotiator_->on_lane_created(kOther, lack, {});
+        EXPECT_EQ(lack == UCS_ERR_NO_MEMORY ? "2:drop 3:create" : "3:WITHDRAW", sink_->take());
+    }
+    // Of two, the one that helps goes, though it was kept last.
+    start(worker_, 3);
+    keep(kPeer);
+    keep(4);
+    sink_->elsewhere = kPeer;
+    climb(kOther, LinkState::kCreating);
+    sink_->take();
+    negotiator_->on_lane_created(kOther, UCS_ERR_NO_RESOURCE, {});
+    EXPECT_EQ("4:drop 3:create", sink_->take());
     // As many as there are places: the one that was kept first goes.
     config_.max_parked = 1;
     start(worker_, 2);

@@ -133,6 +133,53 @@ TEST_F(LanesNegotiator, OfADeniedLinkSmallMovesAreNotSaid) {
     EXPECT_EQ("2:SCORE", sink_->take());
 }
 
+TEST_F(LanesNegotiator, OfALinkWithoutALaneWhatChanceMovesIsNotSaid) {
+    start(worker_);
+    climb(kOther, LinkState::kEstablished);
+    Message answer = message(Type::kGone);
+    answer.epoch = kNoRound;
+    const auto measure = [&](Score least, Score doubt) {
+        hear(kPeer, answer);
+        sink_->take();
+        negotiator_->on_score(kPeer, least + doubt, doubt);
+        advance(0);
+        return sink_->take();
+    };
+    EXPECT_EQ("2:SCORE", measure(90, 40));
+    EXPECT_EQ("", measure(110, 40));
+    EXPECT_EQ("", measure(70, 40));
+    EXPECT_EQ("2:SCORE", measure(115, 40));
+    EXPECT_EQ("2:SCORE", measure(104, 0));
+    // What it is all the same is repeated.
+    EXPECT_EQ("", measure(90, 40));
+    advance(config_.refresh);
+    sink_->take();
+    EXPECT_EQ(90u, negotiator_->find(kPeer)->advertised);
+    EXPECT_EQ("", measure(0, 200));
+    EXPECT_EQ("2:SCORE", measure(0, 170));
+    EXPECT_EQ(0u, sink_->last.local);
+    // The first that is said, and what the program says, need no more.
+    EXPECT_EQ("2:SCORE", measure(10, 200));
+    negotiator_->set_policy(kPeer, Policy::kScalable);
+    EXPECT_EQ("2:SCORE", sink_->take());
+    EXPECT_EQ(0u, sink_->last.local);
+}
+
+TEST_F(LanesNegotiator, AScoreThatWasSaidStaysUntilItIsAQuarterOfWhatCounts) {
+    config_.min_score = 1000;
+    start(worker_);
+    for (const Score measured : {500u, 250u}) {
+        score(kPeer, measured);
+        EXPECT_EQ(measured, negotiator_->find(kPeer)->advertised);
+    }
+    for (const Score measured : {249u, 300u, 499u}) {
+        score(kPeer, measured);
+        EXPECT_EQ(0u, negotiator_->find(kPeer)->advertised);
+    }
+    score(kPeer, 500);
+    EXPECT_EQ(500u, negotiator_->find(kPeer)->advertised);
+}
+
 // A server whose slots are all in better use has no record of its many other clients, and tells
 // them what they would have to beat.
 TEST_F(LanesNegotiator, WhoCannotGetASlotIsDeniedWithoutARecord) {
@@ -149,6 +196,23 @@ TEST_F(LanesNegotiator, WhoCannotGetASlotIsDeniedWithoutARecord) {
         ASSERT_EQ(DenyReason::kOutranked, sink_->last.deny);
         ASSERT_GT(sink_->last.floor.score, 100'000u);
     }
+}
+
+// So does one all of whose records are of better links, though none of them has the slot.
+TEST_F(LanesNegotiator, WhoGetsNoRecordIsToldWhatHasOne) {
+    config_.max_links = 1;
+    start(worker_);
+    climb(kOther, LinkState::kEstablished);
+    const std::size_t most = negotiator_->config().max_links;
+    Message news = message(Type::kScore);
+    news.local = 5000;
+    for (Peer peer = 4; negotiator_->links().size() < most; ++peer) hear(peer, news);
+    Message request = message(Type::kRequest, 4000);
+    request.local = request.estimate = 4000;
+    EXPECT_EQ(UCS_OK, hear(4000, request));
+    EXPECT_EQ(DenyReason::kOutranked, sink_->last.deny);
+    EXPECT_EQ(5000u, sink_->last.floor.score);
+    EXPECT_EQ(nullptr, negotiator_->find(4000));
 }
 
 TEST_F(LanesNegotiator, CrossingRequestsShareOneSlot) {
@@ -376,7 +440,7 @@ TEST_F(LanesNegotiator, AScoreThatMovesIsNotSentToASilentPeerAgainAndAgain) {
     deliver(Type::kDeny);
     sink_->take();
     std::size_t scores = 0, pings = 0;
-    for (Score measured = 100'000; measured >= 4; measured -= (measured + 4) / 5) {
+    for (Score measured = 100'000; measured >= 2; measured -= (measured + 4) / 5) {
         score(kPeer, measured);
         const std::string log = sink_->take();
         scores += log.find("2:SCORE") != log.npos;
@@ -554,7 +618,12 @@ TEST_F(LanesNegotiator, ALinkThatGrewStartsItsBackOffAnew) {
     hear(kPeer, denial(kPeer));
     advance(config_.retry_after);
     EXPECT_EQ(LinkState::kIdle, state());
-    score(kPeer, 121);
+    // What chance explains is no growth.
+    negotiator_->on_score(kPeer, 150, 31);
+    advance(0);
+    EXPECT_EQ(LinkState::kIdle, state());
+    negotiator_->on_score(kPeer, 150, 29);
+    advance(0);
     EXPECT_EQ(LinkState::kRequested, state());
 }
 

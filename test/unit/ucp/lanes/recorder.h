@@ -31,6 +31,9 @@ class Recorder : public ucp::lanes::Sink {
     void keep_lane(Peer peer) override { add(peer, "keep"); }
     void take_lane(Peer peer) override { add(peer, "take"); }
     void drop_kept_lane(const ucp::lanes::PeerId& peer) override { add(peer.worker / 10, "drop"); }
+    bool makes_room(const ucp::lanes::PeerId& kept, Peer) override {
+        return kept.worker / 10 != elsewhere;
+    }
     void start_tx_switch(Peer peer, const Message& mark) override { add(peer, "switch"); }
     void open_tx_window(Peer peer) override { add(peer, "window"); }
     void open_rx_gate(Peer peer) override { add(peer, "gate"); }
@@ -47,6 +50,7 @@ class Recorder : public ucp::lanes::Sink {
 
     Message last;
     std::vector<std::uint8_t> connected_to;
+    Peer elsewhere = 0;     // the lane kept for it is of another adapter than all others
     unsigned failures = 0;  // so many calls find no memory from now on
 
   private:

@@ -78,6 +78,7 @@ class Node final : public ucp::lanes::Sink {
     void keep_lane(Peer peer) override { give_up(peer); }
     void take_lane(Peer peer) override { make(peer); }
     void drop_kept_lane(const PeerId&) override {}
+    bool makes_room(const PeerId&, Peer) override { return true; }
     void start_tx_switch(Peer peer, const Message& mark) override { post_marker(peer, mark); }
     void open_tx_window(Peer) override {}
     void open_rx_gate(Peer) override {}
@@ -92,6 +93,9 @@ class Node final : public ucp::lanes::Sink {
     struct Traffic {
         unsigned peer;
         double rate;  // time saved by a lane, ns a second
+        // What is known of it, as ucs::UsageTracker does: the mean, and the variance of what the
+        // intervals saw.
+        double mean = 0, noise = 0;
     };
     std::vector<Traffic> traffic;  // the most first
     Negotiator negotiator;
@@ -105,6 +109,7 @@ class Node final : public ucp::lanes::Sink {
 
     World& world_;
     const unsigned number_;
+    bool is_first_ = true;  // nothing was measured yet
 };
 
 // Whom workers send to.
@@ -217,8 +222,9 @@ void Node::notify(Peer, const Change& change) {
                                                     change.from == LinkState::kEstablished);
 }
 
-// What the tracker finds of the peers that this worker sends most to. Of a rate that decays by `d`
-// an interval the variance is (1 - d) / (1 + d) of an interval's.
+// What the tracker finds of the peers that this worker sends most to, whose messages come by
+// chance. Of a mean that decays by `d` an interval the variance is (1 - d) / (1 + d) of an
+// interval's.
 void Node::sample() {
     const double share = (1 - kDecay) / (1 + kDecay);
     const double seconds = static_cast<double>(kInterval) / 1e9 * kDuty;
@@ -226,18 +232,22 @@ void Node::sample() {
     const std::size_t tracked = std::min<std::size_t>(
         traffic.size(), std::max(kLeastTracked, kTrackedForALane * negotiator.config().cap));
     for (std::size_t i = 0; i < tracked; ++i) {
-        const double count = traffic[i].rate / kSaved * seconds;
-        const double error = traffic[i].rate * std::sqrt(share / count);
-        std::normal_distribution<double> measured(traffic[i].rate, error);
-        some.push_back({traffic[i].peer,
-                        static_cast<Score>(std::max(measured(world_.random()), 0.0)),
-                        static_cast<Score>(kConfidence * error)});
+        Traffic& each = traffic[i];
+        std::poisson_distribution<unsigned> messages(each.rate / kSaved * seconds);
+        const double seen = messages(world_.random()) * kSaved / seconds;
+        const double distance = seen - each.mean;
+        each.noise = is_first_ ? seen * kSaved / seconds
+                               : kDecay * each.noise + (1 - kDecay) * distance * distance;
+        each.mean = is_first_ ? seen : kDecay * each.mean + (1 - kDecay) * seen;
+        some.push_back({each.peer, static_cast<Score>(each.mean),
+                        static_cast<Score>(kConfidence * std::sqrt(share * each.noise))});
         const bool is_last = i + 1 == tracked;
         if (some.size() < kScoresAtOnce && !is_last) continue;
         negotiator.on_scores(some, is_last);
         world_.scores += some.size();
         some.clear();
     }
+    is_first_ = false;
     world_.after(kInterval, number_, [](Node& self) { self.sample(); });
 }
 

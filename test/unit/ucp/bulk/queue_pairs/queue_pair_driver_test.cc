@@ -158,6 +158,58 @@ TEST(QueuePairDriver, BulkGivesWayToALaneOfAnotherContext) {
     EXPECT_TRUE(region.bytes == bytes);
 }
 
+// What another context of the process has is not there: who has fewer for it is left alone, until
+// that is given back.
+void expect_left_alone(Cluster::Options options, unsigned adapter_qps, unsigned fewer) {
+    options.config.max_priority_endpoints = 1;
+    options.config.max_adapter_qps = adapter_qps;
+    options.fabric.room_for_dedicated = 1000;
+    options.in_one_process = 2;
+    Cluster cluster(4, options);
+    ucp::test::Region region(cluster.context(2), 64 << 12, 0xee);
+    const ucp_ep_h bulk = cluster.endpoint(0, 2), other = cluster.endpoint(1, 3);
+    region.open(bulk);
+    const std::vector<uint8_t> bytes = pattern(64 << 12, 1);
+    const auto promote = [&](ucp_ep_h endpoint) {
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+        ASSERT_TRUE(cluster.until(
+            [&] { return cluster.lane_state(endpoint) == UCPX_LANE_STATE_ESTABLISHED; }));
+    };
+    promote(other);
+    promote(bulk);
+    const auto held = [&] { return cluster.inner(0).bulk_queue_pairs().held(); };
+    // A put in each second of that many. @return the fewest that were there between them
+    const auto run = [&](unsigned seconds) {
+        unsigned fewest = UINT32_MAX;
+        for (unsigned second = 0; second < seconds; ++second) {
+            EXPECT_EQ(
+                cluster.finish(ucp_put_nbx(bulk, bytes.data(), bytes.size(), region.address(0),
+                                           region.key, &ucp::test::kNothing)),
+                UCS_OK);
+            for (unsigned step = 0; step < 200; ++step) {
+                cluster.clock.advance(5ms);
+                cluster.step();
+                if (second != 0) fewest = std::min(fewest, held());
+            }
+        }
+        return fewest;
+    };
+    EXPECT_EQ(run(20), fewer);
+    ASSERT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+    run(5);
+    EXPECT_EQ(held(), fewer + 1);
+    region.close();
+}
+
+TEST(QueuePairDriver, FewerForTheSakeOfAnotherContextAreNotGivenUpForNothing) {
+    expect_left_alone(with_queue_pairs(8, 1), 4, 2);
+}
+
+// There is room on the other adapter, where it has all that it wants.
+TEST(QueuePairDriver, RoomOnAnotherAdapterIsNoneForARailThatLacksIt) {
+    expect_left_alone(with_queue_pairs(2, 2), 3, 3);
+}
+
 // A hub with four queue pairs for bulk and three peers that want four each; transfers go one way.
 // Who of two has the lower id, and so makes the offers, comes with the seed.
 class Scarce : public testing::TestWithParam<std::tuple<bool, uint64_t>> {

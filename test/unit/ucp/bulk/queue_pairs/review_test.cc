@@ -13,10 +13,10 @@ using Kind = ReviewStep::Kind;
 using State = Claim::State;
 
 Claim open(double worth, unsigned held, bool is_settled = true) {
-    return {State::kOpen, worth, held, 4, is_settled};
+    return {State::kOpen, worth, held, 4, is_settled, true};
 }
 Claim closed(double worth, bool is_settled = true) {
-    return {State::kClosed, worth, 0, 4, is_settled};
+    return {State::kClosed, worth, 0, 4, is_settled, true};
 }
 
 TEST(QueuePairReview, SharesAreInProportionToWhatTransfersBringAndNeverMoreThanFull) {
@@ -32,9 +32,9 @@ TEST(QueuePairReview, SharesAreInProportionToWhatTransfersBringAndNeverMoreThanF
 }
 
 TEST(QueuePairReview, WhoBringsMoreOpensBeforeWhoBringsLess) {
-    const ReviewStep step = next_step(std::vector{closed(1), closed(3), closed(2)}, 2);
+    const ReviewStep step = next_step(std::vector{closed(1), closed(2), closed(3)}, 2);
     EXPECT_EQ(step.kind, Kind::kOpen);
-    EXPECT_EQ(step.claim, 1u);
+    EXPECT_EQ(step.claim, 2u);
     // Nothing is due to the first.
     EXPECT_EQ(next_step(std::vector{closed(1), open(30, 2)}, 2).kind, Kind::kNone);
 }
@@ -46,12 +46,38 @@ TEST(QueuePairReview, OneThatBringsMoreThanTwiceAsMuchTakesTheLeastOnes) {
     EXPECT_EQ(next_step(std::vector{open(10, 1), open(5, 1), closed(9)}, 2).kind, Kind::kNone);
 }
 
+TEST(QueuePairReview, OfSeveralThatHaveTooManyTheOneLosesThatBringsLeast) {
+    for (const size_t least : {0u, 1u}) {
+        std::vector claims{open(2, 2), open(2, 2), closed(100)};
+        claims[least].worth = 1;
+        const ReviewStep step = next_step(claims, 4);
+        EXPECT_EQ(step.kind, Kind::kGiveUp);
+        EXPECT_EQ(step.claim, least);
+    }
+}
+
 TEST(QueuePairReview, NothingHappensBesideAnotherStepOrBeforeTheLastCouldShow) {
     Claim moving = open(1, 1);
     moving.state = State::kMoving;
     EXPECT_EQ(next_step(std::vector{moving, closed(9)}, 2).kind, Kind::kNone);
     EXPECT_EQ(next_step(std::vector{open(1, 1, false), closed(9)}, 1).kind, Kind::kNone);
     EXPECT_EQ(next_step(std::vector{open(1, 1), closed(9, false)}, 1).kind, Kind::kNone);
+}
+
+TEST(QueuePairReview, WhoWouldGetNoMoreIsNotAsked) {
+    Claim lacking = open(5, 1), waiting = closed(3);
+    EXPECT_EQ(next_step(std::vector{lacking}, 4).kind, Kind::kGiveUp);
+    EXPECT_EQ(next_step(std::vector{waiting}, 4).kind, Kind::kOpen);
+    lacking.can_grow = waiting.can_grow = false;
+    EXPECT_EQ(next_step(std::vector{lacking}, 4).kind, Kind::kNone);
+    EXPECT_EQ(next_step(std::vector{waiting}, 4).kind, Kind::kNone);
+    // Another device has some.
+    const auto step = next_step(std::vector{lacking, waiting, closed(1)}, 8);
+    EXPECT_EQ(step.kind, Kind::kOpen);
+    EXPECT_EQ(step.claim, 2u);
+    // Where all are in use, what one gives up is there for another.
+    waiting.worth = 11;
+    EXPECT_EQ(next_step(std::vector{lacking, waiting}, 1).kind, Kind::kGiveUp);
 }
 
 // From any beginning, whatever the worth, steps come to an end, with all in use.

@@ -73,6 +73,25 @@ TEST(SharedQueuePairs, OfTheWorkersOfAContext) {
     ucp_worker_destroy(second);
 }
 
+TEST(SharedQueuePairs, ALaneThatTheDeviceHasNoRoomForTakesThatOfAKeptOne) {
+    Cluster::Options options = one_queue_pair();
+    options.config.max_priority_endpoints = 2;
+    options.fabric.max_dedicated = 1;
+    Cluster cluster(3, options);
+    const ucp_ep_h first = cluster.endpoint(0, 1), second = cluster.endpoint(0, 2);
+    const auto reaches = [&](ucp_ep_h which, ucpx_lane_state_t state) {
+        return cluster.until([&] { return cluster.lane_state(which) == state; }, 20000);
+    };
+    ASSERT_EQ(ucpx_ep_lanes_request(first, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(reaches(first, UCPX_LANE_STATE_ESTABLISHED));
+    ASSERT_EQ(ucpx_ep_lanes_request(first, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+    ASSERT_TRUE(reaches(first, UCPX_LANE_STATE_SCALABLE));
+    EXPECT_EQ(cluster.counters(0).kept, 1u);
+    ASSERT_EQ(ucpx_ep_lanes_request(second, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    EXPECT_TRUE(reaches(second, UCPX_LANE_STATE_ESTABLISHED));
+    EXPECT_EQ(cluster.counters(0).kept, 0u);
+}
+
 TEST(SharedQueuePairs, OfTheContextsOfAProcessOnAnAdapter) {
     Cluster::Options options = one_queue_pair();
     options.config.max_adapter_qps = 1;
