@@ -447,7 +447,7 @@ class Pair {
     bool until(Condition condition) {
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
         for (unsigned count = 0; !condition(); ++count) {
-            if (wire_ != nullptr ? count > 100000 : std::chrono::steady_clock::now() > end)
+            if (wire_ != nullptr ? count > 400000 : std::chrono::steady_clock::now() > end)
                 return false;
             step();
         }

@@ -154,16 +154,18 @@ class UsageMeter {
   public:
     explicit UsageMeter(Initiator& initiator) : initiator_(initiator) {}
 
-    // The target looks at its clock some time between the question and the answer: both lie within
-    // the time that its share is of.
+    // What is used lies within the time that it is a share of: this process may lose its processor
+    // between two looks, and the target looks at its clock some time between the question and the
+    // answer.
     void begin() {
         asked_ = Clock::now();
         target_ = initiator_.target_usage();
-        own_ = process_usage();
         began_ = Clock::now();
+        own_ = process_usage();
     }
     void end() {
-        own_share = static_cast<double>(process_usage() - own_) / since(began_);
+        const uint64_t own_used = process_usage() - own_;
+        own_share = static_cast<double>(own_used) / since(began_);
         const uint64_t used = initiator_.target_usage() - target_;
         target_share = static_cast<double>(used) / since(asked_);
     }

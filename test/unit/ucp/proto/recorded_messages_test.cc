@@ -116,9 +116,9 @@ TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
 void deliver(Cluster& cluster, AmId id, std::string_view digits) {
     Bytes bytes = recorded(digits);
     const Bytes written = bytes_of(kSender);
-    const auto name = std::ranges::search(bytes, written);
+    const auto name = std::search(bytes.begin(), bytes.end(), written.begin(), written.end());
     const uint64_t uuid = cluster.a.worker().uuid();
-    if (!name.empty()) std::ranges::copy(bytes_of(uuid), name.begin());
+    if (name != bytes.end()) std::ranges::copy(bytes_of(uuid), name);
     cluster.b().worker().interfaces().deliver(uuid, static_cast<uint8_t>(id), bytes.data(),
                                               bytes.size());
 }
