@@ -326,9 +326,10 @@ TagEngine::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer, cons
     constexpr auto kTag = select::Operation::kTag;
     const select::BufferClass kind = rndv_.buffer_class(endpoint, kTag, buffer, memory);
     Choices choices;
-    for (size_t which = 0; which < select::kSituations; ++which)
+    for (size_t which = 0; which < select::kSituations; ++which) {
         choices[which] =
             endpoint.protocols().find(kTag, kind, static_cast<Situation>(which), buffer.length());
+    }
     const bool is_plain =
         kind == select::BufferClass::kContiguous || kind == select::BufferClass::kRegistered;
     const LearnedLane* learned = endpoint.learned();
