@@ -374,7 +374,6 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t post_first_control();
     // @return UCS_OK: the peer is told; UCS_ERR_NO_RESOURCE; UCS_ERR_NO_MEMORY
     ucs_status_t post_reset();
-    void control_lost(ucs_status_t status);
     ucs_status_t post_controls();
     // These throw std::bad_alloc; nothing is queued then.
     ucs_status_t begin_greeting();

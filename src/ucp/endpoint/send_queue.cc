@@ -468,10 +468,6 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
     (void)with_memory([this] { pump_controls(); });
 }
 
-void Endpoint::control_lost(ucs_status_t status) {
-    status == UCS_ERR_NO_MEMORY ? out_of_memory() : fail(status);
-}
-
 ucs_status_t Endpoint::post_first_control() {
     if (is_failed()) return UCS_ERR_CANCELED;
     if (backlog_->is_starved) return UCS_ERR_NO_MEMORY;
@@ -494,7 +490,7 @@ ucs_status_t Endpoint::post_first_control() {
     backlog_->controls.pop_front();
     ControlMessage::free(&message);
     if (status != UCS_OK) {
-        control_lost(status);
+        status == UCS_ERR_NO_MEMORY ? out_of_memory() : fail(status);
         return UCS_OK;
     }
     if (then == ControlMessage::Then::kGreeted) greeting_ = Greeting::kPosted;

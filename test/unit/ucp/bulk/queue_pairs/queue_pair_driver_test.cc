@@ -128,64 +128,69 @@ TEST(QueuePairDriver, TheCapCountsLanesAndQueuePairsAtEveryInstant) {
     EXPECT_LE(pair.cluster.fabric.counters(uct::mock::Kind::kDedicated).peak_endpoints, 7u);
 }
 
-// Another context of the process wants a lane where the first one's bulk has all there is.
-TEST(QueuePairDriver, BulkGivesWayToALaneOfAnotherContext) {
-    Cluster::Options options = with_queue_pairs(8, 1);
-    options.config.max_priority_endpoints = 1;
-    options.config.max_adapter_qps = 4;
-    options.config.switch_interval = 1ms;  // a lane is tried again soon
-    options.fabric.room_for_dedicated = 1000;
-    options.in_one_process = 2;
-    Cluster cluster(4, options);
-    ucp::test::Region region(cluster.context(2), 64 << 12, 0xee);
-    const ucp_ep_h bulk = cluster.endpoint(0, 2), other = cluster.endpoint(1, 3);
-    region.open(bulk);
-    const std::vector<uint8_t> bytes = pattern(64 << 12, 1);
-    const auto put = [&] {
+// Two contexts of a process, which share what an adapter has: one for bulk, one for a lane.
+struct TwoContexts {
+    TwoContexts(const Cluster::Options& chosen, unsigned adapter_qps)
+        : cluster(4, options(chosen, adapter_qps)) {
+        region.open(bulk);
+    }
+    static Cluster::Options options(Cluster::Options options, unsigned adapter_qps) {
+        options.config.max_priority_endpoints = 1;
+        options.config.max_adapter_qps = adapter_qps;
+        options.fabric.room_for_dedicated = 1000;
+        options.in_one_process = 2;
+        return options;
+    }
+    void put() {
         EXPECT_EQ(cluster.finish(ucp_put_nbx(bulk, bytes.data(), bytes.size(), region.address(0),
                                              region.key, &ucp::test::kNothing)),
                   UCS_OK);
-    };
+    }
+
+    Cluster cluster;
+    ucp::test::Region region{cluster.context(2), 64 << 12, 0xee};
+    const ucp_ep_h bulk = cluster.endpoint(0, 2);
+    const ucp_ep_h other = cluster.endpoint(1, 3);
+    const std::vector<uint8_t> bytes = pattern(64 << 12, 1);
+};
+
+// Another context of the process wants a lane where the first one's bulk has all there is.
+TEST(QueuePairDriver, BulkGivesWayToALaneOfAnotherContext) {
+    Cluster::Options options = with_queue_pairs(8, 1);
+    options.config.switch_interval = 1ms;  // a lane is tried again soon
+    TwoContexts contexts(options, 4);
+    Cluster& cluster = contexts.cluster;
+    const ucp_ep_h bulk = contexts.bulk, other = contexts.other;
     ASSERT_EQ(ucpx_ep_lanes_request(bulk, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
-    put();
+    contexts.put();
     ASSERT_TRUE(cluster.until([&] { return cluster.dedicated_endpoints(0) == 4; }));
     ASSERT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
     EXPECT_TRUE(
         cluster.until([&] { return cluster.lane_state(other) == UCPX_LANE_STATE_ESTABLISHED; }));
     EXPECT_EQ(cluster.lane_state(bulk), UCPX_LANE_STATE_ESTABLISHED);
     EXPECT_LE(cluster.dedicated_endpoints(0) + cluster.dedicated_endpoints(1), 4u);
-    put();
-    EXPECT_TRUE(region.bytes == bytes);
+    contexts.put();
+    EXPECT_TRUE(contexts.region.bytes == contexts.bytes);
 }
 
 // What another context of the process has is not there: who has fewer for it is left alone, until
 // that is given back.
-void expect_left_alone(Cluster::Options options, unsigned adapter_qps, unsigned fewer) {
-    options.config.max_priority_endpoints = 1;
-    options.config.max_adapter_qps = adapter_qps;
-    options.fabric.room_for_dedicated = 1000;
-    options.in_one_process = 2;
-    Cluster cluster(4, options);
-    ucp::test::Region region(cluster.context(2), 64 << 12, 0xee);
-    const ucp_ep_h bulk = cluster.endpoint(0, 2), other = cluster.endpoint(1, 3);
-    region.open(bulk);
-    const std::vector<uint8_t> bytes = pattern(64 << 12, 1);
+void expect_left_alone(const Cluster::Options& options, unsigned adapter_qps, unsigned fewer) {
+    TwoContexts contexts(options, adapter_qps);
+    Cluster& cluster = contexts.cluster;
     const auto promote = [&](ucp_ep_h endpoint) {
         ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
         ASSERT_TRUE(cluster.until(
             [&] { return cluster.lane_state(endpoint) == UCPX_LANE_STATE_ESTABLISHED; }));
     };
-    promote(other);
-    promote(bulk);
+    promote(contexts.other);
+    promote(contexts.bulk);
     const auto held = [&] { return cluster.inner(0).bulk_queue_pairs().held(); };
     // A put in each second of that many. @return the fewest that were there between them
     const auto run = [&](unsigned seconds) {
         unsigned fewest = UINT32_MAX;
         for (unsigned second = 0; second < seconds; ++second) {
-            EXPECT_EQ(
-                cluster.finish(ucp_put_nbx(bulk, bytes.data(), bytes.size(), region.address(0),
-                                           region.key, &ucp::test::kNothing)),
-                UCS_OK);
+            contexts.put();
             for (unsigned step = 0; step < 200; ++step) {
                 cluster.clock.advance(5ms);
                 cluster.step();
@@ -195,10 +200,10 @@ void expect_left_alone(Cluster::Options options, unsigned adapter_qps, unsigned 
         return fewest;
     };
     EXPECT_EQ(run(20), fewer);
-    ASSERT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+    ASSERT_EQ(ucpx_ep_lanes_request(contexts.other, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
     run(5);
     EXPECT_EQ(held(), fewer + 1);
-    region.close();
+    contexts.region.close();
 }
 
 TEST(QueuePairDriver, FewerForTheSakeOfAnotherContextAreNotGivenUpForNothing) {
