@@ -158,7 +158,7 @@ def a_link_that_swallows_everything_is_an_error_in_time():
                       TCP_KEEPCNT="1")
 
 
-def survives(net, disturb, *options, seconds=3, **others):
+def survives(net, disturb, *options, seconds=2, **others):
     """A run of which every byte is checked ends well though it is disturbed in its midst."""
     for longer in [1, 4, 16]:
         if was_disturbed(net, disturb, *options, seconds=longer * seconds, **others):
@@ -246,7 +246,7 @@ print("knocked", count, "refused by the kernel", refused)
 def strangers_do_not_disturb_the_job():
     with Topology(3, [Link()]) as net:
         job = subprocess.Popen(
-            bench_command(net, "mbw_mr", "--size", "1K", "--settle", "4s", "--iterations", "400",
+            bench_command(net, "mbw_mr", "--size", "1K", "--settle", "2s", "--iterations", "400",
                           "--verify"),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env=environment(TCP_PORT_RANGE="7400-7410"))
