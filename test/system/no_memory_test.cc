@@ -44,6 +44,7 @@
 #include "uct/sm/component.h"
 #include "uct/tcp/component.h"
 #include "unit/ucp/cluster.h"
+#include "common/locked_memory.h"
 #include "unit/ucs/log/log_capture.h"
 
 // --- allocations of this thread that are to fail ---
@@ -916,58 +917,94 @@ TEST_P(NoMemory, SystemCallsOfTransfers) {
     EXPECT_GT(positions_, 0);
 }
 
-// Of an adapter that registers no more than so many regions, as where little memory may be locked.
-// Who finds none for queues does not start, for buffers to send from fails and is told, and else
-// copies.
+// How far two workers get where not all memory that they want can be registered.
+enum class Reach : uint8_t {
+    kRefused,  // they do not start: there is none for queues
+    kFailed,   // what they do fails, and is told: there is none for buffers to send from
+    kCopied,   // messages go, since what finds none is copied
+    kAll,
+};
+constexpr size_t kReaches = 4;
+
+Reach reach(const std::string& transport) {
+    Pair pair(transport);
+    for (size_t index = 0; index < pair.size(); ++index) {
+        if (pair.open_context(index) != UCS_OK || pair.open_worker(index) != UCS_OK)
+            return Reach::kRefused;
+    }
+    for (size_t index = 0; index < pair.size(); ++index) EXPECT_EQ(pair.connect(index), UCS_OK);
+    for (const size_t length : {size_t{8}, kLong, kLongest})
+        if (!pair.has_failed()) send_tagged(pair, length, true, false);
+    if (pair.has_failed()) return Reach::kFailed;
+    std::vector<char> bytes(4096);
+    ucp_mem_map_params_t map{};
+    map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    map.address = bytes.data();
+    map.length = bytes.size();
+    ucp_mem_h memory = nullptr;
+    if (ucp_mem_map(pair.context(0), &map, &memory) != UCS_OK) return Reach::kCopied;
+    EXPECT_EQ(ucp_mem_unmap(pair.context(0), memory), UCS_OK);
+    return Reach::kAll;
+}
+
+class Variable {
+  public:
+    Variable(const char* name, const std::string& value) : name_(name) {
+        setenv(name, value.c_str(), 1);
+    }
+    ~Variable() { unsetenv(name_); }
+    Variable(const Variable&) = delete;
+
+  private:
+    const char* const name_;
+};
+
+// Of an adapter that registers no more than so many regions.
 TEST_P(NoMemory, RegistrationsAreFew) {
     const std::string transport = GetParam();
-    if (transport != "dc" && transport != "ud") GTEST_SKIP() << "nothing is locked";
-    struct Limit {
-        explicit Limit(unsigned regions) {
-            setenv("SOFTHCA_MAX_MR", std::to_string(regions).c_str(), 1);
-        }
-        ~Limit() { unsetenv("SOFTHCA_MAX_MR"); }
-        Limit(const Limit&) = delete;
-    };
+    if (transport != "dc" && transport != "ud") GTEST_SKIP() << "nothing is registered";
     const ucs::LogCapture quiet(ucs::LogLevel::kError);
-    unsigned refused = 0, failed = 0, copied = 0;
-    for (bool is_enough = false; !is_enough && copied < 100;) {
-        const unsigned regions = refused + failed + copied + 1;
+    unsigned counts[kReaches] = {};
+    const auto count = [&](Reach found) -> unsigned& { return counts[static_cast<size_t>(found)]; };
+    Reach last = Reach::kRefused;
+    for (unsigned regions = 1; last != Reach::kAll && count(Reach::kCopied) < 100; ++regions) {
         SCOPED_TRACE(testing::Message() << regions << " regions");
-        const Limit limit(regions);
-        Pair pair(transport);
-        bool is_open = true;
-        for (size_t index = 0; is_open && index < pair.size(); ++index)
-            is_open = pair.open_context(index) == UCS_OK && pair.open_worker(index) == UCS_OK;
-        if (!is_open) {
-            EXPECT_EQ(failed + copied, 0u) << "with less it could start";
-            ASSERT_LT(++refused, 100u);
-            continue;
-        }
-        for (size_t index = 0; index < pair.size(); ++index) ASSERT_EQ(pair.connect(index), UCS_OK);
-        for (const size_t length : {size_t{8}, kLong, kLongest})
-            if (!pair.has_failed()) send_tagged(pair, length, true, false);
-        if (pair.has_failed()) {
-            EXPECT_EQ(copied, 0u) << "with less all messages went";
-            ASSERT_LT(++failed, 100u);
-            continue;
-        }
-        std::vector<char> bytes(4096);
-        ucp_mem_map_params_t map{};
-        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        map.address = bytes.data();
-        map.length = bytes.size();
-        ucp_mem_h memory = nullptr;
-        is_enough = ucp_mem_map(pair.context(0), &map, &memory) == UCS_OK;
-        if (is_enough) {
-            EXPECT_EQ(ucp_mem_unmap(pair.context(0), memory), UCS_OK);
-        } else {
-            ++copied;
-        }
+        const Variable limit("SOFTHCA_MAX_MR", std::to_string(regions));
+        const Reach found = reach(transport);
+        EXPECT_GE(found, last) << "with less they got further";
+        ASSERT_LT(++count(found), 101u);
+        last = found;
         if (HasFailure()) return;
     }
-    EXPECT_GT(refused, 0u);
-    EXPECT_GT(failed + copied, 0u);
+    EXPECT_GT(count(Reach::kRefused), 0u);
+    EXPECT_GT(count(Reach::kFailed) + count(Reach::kCopied), 0u);
+}
+
+// No more than so much memory may be locked, by a process without the right to lock more. Only what
+// adapters register is.
+TEST_P(NoMemory, LittleMemoryMayBeLocked) {
+    const ucs::LogCapture quiet(ucs::LogLevel::kError);
+    const std::string transport = GetParam();
+    const bool is_limited = transport == "dc" || transport == "ud";
+    ucs::test::with_little_locked_memory([&](rlim_t most) {
+        const Variable obeys("SOFTHCA_MEMLOCK", "1");
+        constexpr rlim_t kEnough = rlim_t{1} << 32;
+        Reach last = Reach::kRefused;
+        unsigned refused = 0;
+        for (rlim_t bytes = 0; bytes <= std::min(most, kEnough) && last != Reach::kAll;
+             bytes = bytes == 0 ? 4096 : 2 * bytes) {
+            SCOPED_TRACE(testing::Message() << bytes << " bytes may be locked");
+            ucs::test::lock_at_most(bytes);
+            const Reach found = reach(transport);
+            EXPECT_GE(found, last) << "with less they got further";
+            last = found;
+            refused += found == Reach::kRefused;
+        }
+        EXPECT_EQ(refused > 0, is_limited);
+        if (most >= kEnough || !is_limited) {
+            EXPECT_EQ(last, Reach::kAll);
+        }
+    });
 }
 
 // Eight messages each way, short and long in turn. @return whether all came, in their order
