@@ -25,6 +25,7 @@ struct Limits {
     uint32_t max_sge = 30;
     uint32_t max_inline = 512;
     uint32_t max_rd_atomic = 16;
+    uint32_t obeys_memlock = 0;  // 1: what processes register counts against RLIMIT_MEMLOCK
     static Limits from_environment();
 };
 

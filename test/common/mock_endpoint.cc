@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "common/mock_internal.h"
@@ -138,6 +139,7 @@ ucs_status_t MockEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
 
 ssize_t MockEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     if (const ucs_status_t status = room(); status != UCS_OK) return status;
+    if (id < 64 && (interface_.fabric.config.without_memory >> id & 1) != 0) throw std::bad_alloc();
     Packet* packet = prepare(PacketType::kAm, nullptr);
     packet->am_id = id;
     packet->data.resize(interface_.attributes().am.max_bcopy);

@@ -33,6 +33,7 @@ struct Config {
     double no_resource_probability = 0;  // of an operation meeting UCS_ERR_NO_RESOURCE at random
     // Of such a refusal ending at any call, as where another process makes room.
     double sudden_room_probability = 0;
+    uint64_t without_memory = 0;        // a bit for each id whose am_bcopy() finds none
     unsigned transmit_depth = 32;       // unacknowledged operations of one endpoint
     bool flush_takes_room = false;      // as an operation, if any is unacknowledged
     size_t receive_buffers = SIZE_MAX;  // of one interface, kept ones included

@@ -10,20 +10,27 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -31,11 +38,13 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/locked_memory.h"
 #include "common/short_packets.h"
 #include "system/soft_wire.h"
 #include "ucs/log/log.h"
@@ -104,6 +113,9 @@ void note_opening() {
 }
 void note_wait() {
     watch.waits += watch.is_in_progress;
+}
+bool is_nothing(const timespec* timeout) {
+    return timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
 }
 
 }  // namespace
@@ -257,6 +269,88 @@ int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
     static auto* const real = next<int(pthread_cond_t*, pthread_mutex_t*)>("pthread_cond_wait");
     note_wait();
     return real(condition, mutex);
+}
+// What has a time-out waits as well, unless that is nothing.
+int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
+                           const timespec* until) {
+    static auto* const real =
+        next<int(pthread_cond_t*, pthread_mutex_t*, const timespec*)>("pthread_cond_timedwait");
+    note_wait();
+    return real(condition, mutex, until);
+}
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                           const timespec* until) {
+    static auto* const real =
+        next<int(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*)>(
+            "pthread_cond_clockwait");
+    note_wait();
+    return real(condition, mutex, clock, until);
+}
+int sem_wait(sem_t* semaphore) {
+    static auto* const real = next<int(sem_t*)>("sem_wait");
+    note_wait();
+    return real(semaphore);
+}
+int sem_timedwait(sem_t* semaphore, const timespec* until) {
+    static auto* const real = next<int(sem_t*, const timespec*)>("sem_timedwait");
+    note_wait();
+    return real(semaphore, until);
+}
+int nanosleep(const timespec* length, timespec* rest) {
+    static auto* const real = next<int(const timespec*, timespec*)>("nanosleep");
+    note_wait();
+    return real(length, rest);
+}
+int clock_nanosleep(clockid_t clock, int flags, const timespec* when, timespec* rest) {
+    static auto* const real =
+        next<int(clockid_t, int, const timespec*, timespec*)>("clock_nanosleep");
+    note_wait();
+    return real(clock, flags, when, rest);
+}
+int usleep(useconds_t length) {
+    static auto* const real = next<int(useconds_t)>("usleep");
+    note_wait();
+    return real(length);
+}
+int poll(pollfd* entries, nfds_t count, int timeout) {
+    static auto* const real = next<int(pollfd*, nfds_t, int)>("poll");
+    if (timeout != 0) note_wait();
+    return real(entries, count, timeout);
+}
+int ppoll(pollfd* entries, nfds_t count, const timespec* timeout, const sigset_t* signals) {
+    static auto* const real = next<int(pollfd*, nfds_t, const timespec*, const sigset_t*)>("ppoll");
+    if (!is_nothing(timeout)) note_wait();
+    return real(entries, count, timeout, signals);
+}
+int epoll_wait(int epoll, epoll_event* events, int room, int timeout) {
+    static auto* const real = next<int(int, epoll_event*, int, int)>("epoll_wait");
+    if (timeout != 0) note_wait();
+    return real(epoll, events, room, timeout);
+}
+int epoll_pwait(int epoll, epoll_event* events, int room, int timeout, const sigset_t* signals) {
+    static auto* const real =
+        next<int(int, epoll_event*, int, int, const sigset_t*)>("epoll_pwait");
+    if (timeout != 0) note_wait();
+    return real(epoll, events, room, timeout, signals);
+}
+int select(int count, fd_set* read, fd_set* write, fd_set* others, timeval* timeout) {
+    static auto* const real = next<int(int, fd_set*, fd_set*, fd_set*, timeval*)>("select");
+    if (timeout == nullptr || timeout->tv_sec != 0 || timeout->tv_usec != 0) note_wait();
+    return real(count, read, write, others, timeout);
+}
+// Futexes, as of atomics, with and without a time-out.
+long syscall(long number, ...) noexcept {
+    static auto* const real = next<long(long, ...)>("syscall");
+    long argument[6];
+    va_list rest;
+    va_start(rest, number);
+    for (long& next_one : argument) next_one = va_arg(rest, long);
+    va_end(rest);
+    const long operation = argument[1] & FUTEX_CMD_MASK;
+    if (number == SYS_futex && (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET))
+        note_wait();
+    return real(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+                argument[5]);
 }
 void* mmap(void* address, size_t length, int protection, int flags, int descriptor,
            off_t offset) noexcept {
@@ -916,58 +1010,94 @@ TEST_P(NoMemory, SystemCallsOfTransfers) {
     EXPECT_GT(positions_, 0);
 }
 
-// Of an adapter that registers no more than so many regions, as where little memory may be locked.
-// Who finds none for queues does not start, for buffers to send from fails and is told, and else
-// copies.
+// How far two workers get where not all memory that they want can be registered.
+enum class Reach : uint8_t {
+    kRefused,  // they do not start: there is none for queues
+    kFailed,   // what they do fails, and is told: there is none for buffers to send from
+    kCopied,   // messages go, since what finds none is copied
+    kAll,
+};
+constexpr size_t kReaches = 4;
+
+Reach reach(const std::string& transport) {
+    Pair pair(transport);
+    for (size_t index = 0; index < pair.size(); ++index) {
+        if (pair.open_context(index) != UCS_OK || pair.open_worker(index) != UCS_OK)
+            return Reach::kRefused;
+    }
+    for (size_t index = 0; index < pair.size(); ++index) EXPECT_EQ(pair.connect(index), UCS_OK);
+    for (const size_t length : {size_t{8}, kLong, kLongest})
+        if (!pair.has_failed()) send_tagged(pair, length, true, false);
+    if (pair.has_failed()) return Reach::kFailed;
+    std::vector<char> bytes(4096);
+    ucp_mem_map_params_t map{};
+    map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    map.address = bytes.data();
+    map.length = bytes.size();
+    ucp_mem_h memory = nullptr;
+    if (ucp_mem_map(pair.context(0), &map, &memory) != UCS_OK) return Reach::kCopied;
+    EXPECT_EQ(ucp_mem_unmap(pair.context(0), memory), UCS_OK);
+    return Reach::kAll;
+}
+
+class Variable {
+  public:
+    Variable(const char* name, const std::string& value) : name_(name) {
+        setenv(name, value.c_str(), 1);
+    }
+    ~Variable() { unsetenv(name_); }
+    Variable(const Variable&) = delete;
+
+  private:
+    const char* const name_;
+};
+
+// Of an adapter that registers no more than so many regions.
 TEST_P(NoMemory, RegistrationsAreFew) {
     const std::string transport = GetParam();
-    if (transport != "dc" && transport != "ud") GTEST_SKIP() << "nothing is locked";
-    struct Limit {
-        explicit Limit(unsigned regions) {
-            setenv("SOFTHCA_MAX_MR", std::to_string(regions).c_str(), 1);
-        }
-        ~Limit() { unsetenv("SOFTHCA_MAX_MR"); }
-        Limit(const Limit&) = delete;
-    };
+    if (transport != "dc" && transport != "ud") GTEST_SKIP() << "nothing is registered";
     const ucs::LogCapture quiet(ucs::LogLevel::kError);
-    unsigned refused = 0, failed = 0, copied = 0;
-    for (bool is_enough = false; !is_enough && copied < 100;) {
-        const unsigned regions = refused + failed + copied + 1;
+    unsigned counts[kReaches] = {};
+    const auto count = [&](Reach found) -> unsigned& { return counts[static_cast<size_t>(found)]; };
+    Reach last = Reach::kRefused;
+    for (unsigned regions = 1; last != Reach::kAll && count(Reach::kCopied) < 100; ++regions) {
         SCOPED_TRACE(testing::Message() << regions << " regions");
-        const Limit limit(regions);
-        Pair pair(transport);
-        bool is_open = true;
-        for (size_t index = 0; is_open && index < pair.size(); ++index)
-            is_open = pair.open_context(index) == UCS_OK && pair.open_worker(index) == UCS_OK;
-        if (!is_open) {
-            EXPECT_EQ(failed + copied, 0u) << "with less it could start";
-            ASSERT_LT(++refused, 100u);
-            continue;
-        }
-        for (size_t index = 0; index < pair.size(); ++index) ASSERT_EQ(pair.connect(index), UCS_OK);
-        for (const size_t length : {size_t{8}, kLong, kLongest})
-            if (!pair.has_failed()) send_tagged(pair, length, true, false);
-        if (pair.has_failed()) {
-            EXPECT_EQ(copied, 0u) << "with less all messages went";
-            ASSERT_LT(++failed, 100u);
-            continue;
-        }
-        std::vector<char> bytes(4096);
-        ucp_mem_map_params_t map{};
-        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        map.address = bytes.data();
-        map.length = bytes.size();
-        ucp_mem_h memory = nullptr;
-        is_enough = ucp_mem_map(pair.context(0), &map, &memory) == UCS_OK;
-        if (is_enough) {
-            EXPECT_EQ(ucp_mem_unmap(pair.context(0), memory), UCS_OK);
-        } else {
-            ++copied;
-        }
+        const Variable limit("SOFTHCA_MAX_MR", std::to_string(regions));
+        const Reach found = reach(transport);
+        EXPECT_GE(found, last) << "with less they got further";
+        ASSERT_LT(++count(found), 101u);
+        last = found;
         if (HasFailure()) return;
     }
-    EXPECT_GT(refused, 0u);
-    EXPECT_GT(failed + copied, 0u);
+    EXPECT_GT(count(Reach::kRefused), 0u);
+    EXPECT_GT(count(Reach::kFailed) + count(Reach::kCopied), 0u);
+}
+
+// No more than so much memory may be locked, by a process without the right to lock more. Only what
+// adapters register is.
+TEST_P(NoMemory, LittleMemoryMayBeLocked) {
+    const ucs::LogCapture quiet(ucs::LogLevel::kError);
+    const std::string transport = GetParam();
+    const bool is_limited = transport == "dc" || transport == "ud";
+    ucs::test::with_little_locked_memory([&](rlim_t most) {
+        const Variable obeys("SOFTHCA_MEMLOCK", "1");
+        constexpr rlim_t kEnough = rlim_t{1} << 32;
+        Reach last = Reach::kRefused;
+        unsigned refused = 0;
+        for (rlim_t bytes = 0; bytes <= std::min(most, kEnough) && last != Reach::kAll;
+             bytes = bytes == 0 ? 4096 : 2 * bytes) {
+            SCOPED_TRACE(testing::Message() << bytes << " bytes may be locked");
+            ucs::test::lock_at_most(bytes);
+            const Reach found = reach(transport);
+            EXPECT_GE(found, last) << "with less they got further";
+            last = found;
+            refused += found == Reach::kRefused;
+        }
+        EXPECT_EQ(refused > 0, is_limited);
+        if (most >= kEnough || !is_limited) {
+            EXPECT_EQ(last, Reach::kAll);
+        }
+    });
 }
 
 // Eight messages each way, short and long in turn. @return whether all came, in their order
@@ -1009,14 +1139,71 @@ bool exchange_numbers(Pair& pair, uint64_t first) {
     return true;
 }
 
+// Whoever opens a file or waits is seen; who only looks does not wait.
+void check_watch() {
+    const auto are_seen = [](const auto& act) {
+        watch = {.is_in_progress = true};
+        act();
+        watch.is_in_progress = false;
+        return watch.openings + watch.waits;
+    };
+    using std::chrono::microseconds;
+    std::mutex mutex;
+    std::condition_variable condition;
+    const auto with_lock = [&](const auto& wait) {
+        return [&mutex, wait] {
+            std::unique_lock lock(mutex);
+            wait(lock);
+        };
+    };
+    std::atomic<int> changes = 0;
+    sem_t free_semaphore, taken_semaphore;
+    sem_init(&free_semaphore, 0, 1);
+    sem_init(&taken_semaphore, 0, 0);
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    epoll_event event{};
+    const timespec moment{0, 1000}, nothing{};
+    timeval short_time{0, 1};
+    const std::pair<const char*, std::function<void()>> waits[] = {
+        {"file", [] { const std::ifstream file("/dev/null"); }},
+        {"join", [] { std::thread([] {}).join(); }},
+        {"wait_for", with_lock([&](auto& lock) { condition.wait_for(lock, microseconds(1)); })},
+        {"wait_until", with_lock([&](auto& lock) {
+             condition.wait_until(lock, std::chrono::system_clock::now() + microseconds(1));
+         })},
+        {"sem_wait", [&] { sem_wait(&free_semaphore); }},
+        {"sem_timedwait", [&] { sem_timedwait(&taken_semaphore, &now); }},
+        {"sleep_for", [] { std::this_thread::sleep_for(microseconds(1)); }},
+        {"usleep", [] { usleep(1); }},
+        {"nanosleep", [&] { nanosleep(&moment, nullptr); }},
+        {"clock_nanosleep", [&] { clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, nullptr); }},
+        {"poll", [] { poll(nullptr, 0, 1); }},
+        {"ppoll", [&] { ppoll(nullptr, 0, &moment, nullptr); }},
+        {"epoll_wait", [&] { epoll_wait(epoll, &event, 1, 1); }},
+        {"epoll_pwait", [&] { epoll_pwait(epoll, &event, 1, 1, nullptr); }},
+        {"select", [&] { ::select(0, nullptr, nullptr, nullptr, &short_time); }},
+        {"futex",
+         [&] { syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, 0, &moment, nullptr, 0); }},
+    };
+    for (const auto& [name, wait] : waits) ASSERT_EQ(are_seen(wait), 1u) << name;
+    const std::function<void()> looks[] = {
+        [] { poll(nullptr, 0, 0); },
+        [&] { ppoll(nullptr, 0, &nothing, nullptr); },
+        [&] { epoll_wait(epoll, &event, 1, 0); },
+        [&] { syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); },
+    };
+    for (const auto& look : looks) EXPECT_EQ(are_seen(look), 0u) << &look - looks;
+    close(epoll);
+    sem_destroy(&free_semaphore);
+    sem_destroy(&taken_semaphore);
+    watch = {};
+}
+
 // Peers that have met: how they reach each other's memory is known from the first round.
 TEST_P(NoMemory, ProgressOpensNoFilesAndWaitsForNoThreads) {
-    watch = {.is_in_progress = true};
-    const std::ifstream file("/dev/null");
-    std::thread([] {}).join();
-    watch.is_in_progress = false;
-    ASSERT_GT(watch.openings, 0u) << "who opens files goes another way";
-    ASSERT_GT(watch.waits, 0u);
+    check_watch();
     Pair pair(GetParam());
     pair.open_and_connect();
     for (const bool is_watched : {false, true}) {

@@ -25,6 +25,7 @@ Limits Limits::from_environment() {
     override_from("SOFTHCA_MAX_MR", &limits.max_mr);
     override_from("SOFTHCA_MAX_QP_WR", &limits.max_qp_wr);
     override_from("SOFTHCA_MAX_INLINE", &limits.max_inline);
+    override_from("SOFTHCA_MEMLOCK", &limits.obeys_memlock);
     return limits;
 }
 

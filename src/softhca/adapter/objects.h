@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "softhca/adapter/abi.h"
+#include "softhca/adapter/pin.h"
 #include "softhca/adapter/records.h"
 
 // The objects behind the verbs handles. Each begins with (or, for a context, ends in) the struct
@@ -78,6 +79,7 @@ struct Mr {
     ibv_mr verbs{};
     MrRecord* record = nullptr;
     Dm* dm = nullptr;  // what it is a region of, if that is device memory
+    Pin pin;
     static Mr* of(ibv_mr* m) { return reinterpret_cast<Mr*>(m); }
 };
 

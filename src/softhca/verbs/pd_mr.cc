@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <memory>
 #include <new>
+#include <optional>
+#include <utility>
 
 #include "softhca/verbs/verbs_ops.h"
 
@@ -37,6 +39,20 @@ void give_key(Mr& mr) {
     MrRecord& record = *mr.record;
     record.key_byte = uint8_t(record.key_byte + 1);
     mr.verbs.lkey = mr.verbs.rkey = (mr.verbs.handle << 8) | record.key_byte;
+}
+
+// @return nothing: less may be held in memory
+std::optional<Pin> take_pin(const Fabric& fabric, const void* addr, size_t length) {
+    return fabric.limits.obeys_memlock == 0 ? Pin() : Pin::take(addr, length);
+}
+
+// Of memory of the program's, which is to stay where it is.
+ibv_mr* pin_and_register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+    std::optional<Pin> pinned = take_pin(*Context::of(pd->context)->fabric, addr, length);
+    if (!pinned) return refuse(ENOMEM);
+    ibv_mr* const mr = reg_mr(pd, addr, length, iova, access);
+    if (mr != nullptr) Mr::of(mr)->pin = std::move(*pinned);
+    return mr;
 }
 
 void publish(Mr& mr) {
@@ -125,17 +141,17 @@ SOFTHCA_API int ibv_dealloc_pd(ibv_pd* handle) {
 }
 
 SOFTHCA_API ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
-    return reg_mr(pd, addr, length, uintptr_t(addr), unsigned(access));
+    return pin_and_register(pd, addr, length, uintptr_t(addr), unsigned(access));
 }
 
 SOFTHCA_API ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
                                     int access) {
-    return reg_mr(pd, addr, length, iova, unsigned(access));
+    return pin_and_register(pd, addr, length, iova, unsigned(access));
 }
 
 SOFTHCA_API ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
                                      unsigned access) {
-    return reg_mr(pd, addr, length, iova, access);
+    return pin_and_register(pd, addr, length, iova, access);
 }
 
 SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, size_t length,
@@ -151,6 +167,11 @@ SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, 
         error = check(move ? addr : handle->addr, move ? length : handle->length,
                       rights ? unsigned(access) : record.access);
     }
+    std::optional<Pin> pinned;
+    if (error == 0 && move) {
+        pinned = take_pin(*Context::of(handle->context)->fabric, addr, length);
+        if (!pinned) error = ENOMEM;
+    }
     if (error != 0) {
         errno = error;
         return IBV_REREG_MR_ERR_INPUT;
@@ -158,6 +179,7 @@ SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, 
     // Peers may go on using the keys they have: adapters change a region in place.
     withdraw(mr);
     if (move) {
+        mr.pin = std::move(*pinned);
         record.addr = record.iova = uintptr_t(addr);
         record.length = length;
         handle->addr = addr;

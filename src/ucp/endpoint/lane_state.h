@@ -10,6 +10,7 @@
 #include "ucp/context/queue_pair_budget.h"
 #include "ucp/endpoint/ordered_lane.h"
 #include "ucp/lanes/switch.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 #include "uct/api/types.h"
 
@@ -34,7 +35,7 @@ struct LaneState final : uct::ReceiveGate {
     };
     struct Flush : uct::Completion {
         LaneState* state = nullptr;
-        bool due = false;  // wanted; the lane had no room for it or for the marker yet
+        bool due = false;  // wanted; it, or the marker, has found no room or no memory yet
         bool running = false;
         bool is_done = false;  // the lane has done all that it ever will: see drained()
     };
@@ -43,6 +44,8 @@ struct LaneState final : uct::ReceiveGate {
     struct MarkerWait : uct::Pending {
         MarkerWait(LaneState& lane, Progress serve) : uct::Pending(serve), state(lane) {}
         LaneState& state;
+        unsigned failed_tries = 0;         // for lack of memory
+        ucs::Time next_try = ucs::kNever;  // kNever: it does not wait for memory
     };
 
     // @param held_count  counts the messages that are held back
@@ -80,7 +83,7 @@ struct LaneState final : uct::ReceiveGate {
     bool connected = false;
     bool is_watched = false;            // messages have found no room: the driver looks after it
     bool had_room = false;              // since the driver looked last
-    std::vector<std::byte> end_marker;  // DMARK that waits for room on the dedicated lane
+    std::vector<std::byte> end_marker;  // DMARK that waits for room on the lane, or for memory
     Fence fence;
     Flush flush;
 

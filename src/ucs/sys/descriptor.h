@@ -21,6 +21,7 @@ class Descriptor {
 
     explicit operator bool() const { return number_ >= 0; }
     int get() const { return number_; }
+    int release() { return std::exchange(number_, -1); }
     void reset(int number = -1) {
         const int old = std::exchange(number_, number);
         if (old >= 0) close(old);

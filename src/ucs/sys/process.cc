@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -36,7 +38,12 @@ std::optional<Process> Process::find(uint32_t pid) {
     char path[32], text[1024];
     std::snprintf(path, sizeof(path), "/proc/%u/stat", pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return {};
+    if (fd < 0) {
+        // Without a descriptor nothing is known of when it began, nor whether it is a zombie.
+        const bool is_hidden = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+        if (is_hidden && kill(static_cast<pid_t>(pid), 0) == 0) return Process{pid, 0};
+        return {};
+    }
     const ssize_t length = read(fd, text, sizeof(text) - 1);
     close(fd);
     if (length <= 0) return {};
@@ -65,7 +72,7 @@ Process Process::self() {
 bool Process::is_alive() const {
     if (pid == own_number()) return true;
     const std::optional<Process> now = find(pid);
-    return now && (start_time == 0 || now->start_time == start_time);
+    return now && (start_time == 0 || now->start_time == 0 || now->start_time == start_time);
 }
 
 uint64_t pid_namespace() {

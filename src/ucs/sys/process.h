@@ -14,7 +14,8 @@ struct Process {
     static Process self();
     // The number of this process. Only the first call asks the system; a forked child's does.
     static uint32_t own_number();
-    // The process that has that number now.
+    // The process that has that number now; its start is not known where there is no descriptor to
+    // look.
     static std::optional<Process> find(uint32_t pid);
     // A zombie is dead. A system call or three: not for fast paths.
     bool is_alive() const;

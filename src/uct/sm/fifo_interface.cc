@@ -127,6 +127,7 @@ void FifoInterface::announced(uint32_t place, std::span<const std::byte> who) {
         ucs::log_warn("a sender over shared memory says that it is another: not believed");
     senders_[place] =
         is_known ? PeerIdentity{.name = peer_name(NameKind::kFifo, name->nonce)} : nobody();
+    inbox_->watch_sender(place);
 }
 
 ucs_status_t FifoInterface::fall_asleep() {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "ucs/log/log.h"
-#include "uct/sm/process.h"
 
 namespace uct::sm {
 
@@ -46,6 +46,7 @@ Inbox::Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout)
     header_->tail.store(next_, std::memory_order_relaxed);
     if (layout.senders != 0) header_->buffer_tail.store(next_, std::memory_order_relaxed);
     if (layout.senders == 0) return;
+    watched_.resize(layout.senders);
     buffer_of_.reserve(layout.places());
     descriptors_.reserve(layout.buffers);
     spares_.reserve(layout.buffers);
@@ -108,13 +109,34 @@ bool Inbox::is_stuck() {
     return is_missing && was_missing;
 }
 
+Process Inbox::process_in(uint32_t place) const {
+    return {senders_[place].pid.load(std::memory_order_acquire),
+            senders_[place].start_time.load(std::memory_order_acquire)};
+}
+
+void Inbox::watch_sender(uint32_t place) {
+    const Process sender = process_in(place);
+    try {
+        watched_[place] = sender.pid == 0 ? nullptr : WatchedProcess::of(sender);
+    } catch (const std::bad_alloc&) {
+        watched_[place].reset();
+    }
+}
+
+bool Inbox::is_alive(uint32_t place) const {
+    const Process sender = process_in(place);
+    const WatchedProcess* const watched = watched_[place].get();
+    // Who has come since has not said yet who he is.
+    return watched != nullptr && watched->process() == sender ? watched->is_alive()
+                                                              : sender.is_alive();
+}
+
 bool Inbox::is_claimed(uint64_t message, bool by_living) const {
     for (uint32_t i = 0; i < layout_.senders; ++i) {
-        const uint32_t pid = senders_[i].pid.load(std::memory_order_acquire);
-        if (pid == 0 || senders_[i].attempt.load(std::memory_order_acquire) != message + 1)
+        if (senders_[i].pid.load(std::memory_order_acquire) == 0 ||
+            senders_[i].attempt.load(std::memory_order_acquire) != message + 1)
             continue;
-        const Process sender{pid, senders_[i].start_time.load(std::memory_order_acquire)};
-        if (!by_living || sender.is_alive()) return true;
+        if (!by_living || is_alive(i)) return true;
     }
     return false;
 }
@@ -177,13 +199,15 @@ void Inbox::look_after_senders() {
         close_hole(hole->message);
     }
     for (uint32_t i = 0; i < std::min(kSome, layout_.senders); ++i) {
-        SenderRecord& sender = senders_[look_at_];
-        look_at_ = (look_at_ + 1) % layout_.senders;
-        uint32_t pid = sender.pid.load(std::memory_order_acquire);
+        const uint32_t place = std::exchange(look_at_, (look_at_ + 1) % layout_.senders);
+        SenderRecord& sender = senders_[place];
+        if (sender.pid.load(std::memory_order_acquire) == 0) {
+            watched_[place].reset();
+            continue;
+        }
         // Its attempt is of use until the slot it may have is consumed.
-        if (pid == 0 || sender.attempt.load(std::memory_order_acquire) > next_) continue;
-        const Process process{pid, sender.start_time.load(std::memory_order_acquire)};
-        if (process.is_alive()) continue;
+        if (sender.attempt.load(std::memory_order_acquire) > next_ || is_alive(place)) continue;
+        watched_[place].reset();
         sender.leave();
     }
 }

@@ -8,6 +8,7 @@
 
 #include "ucs/runtime/runtime.h"
 #include "uct/api/interface.h"
+#include "uct/sm/process.h"
 #include "uct/sm/queue_layout.h"
 #include "uct/sm/segment.h"
 
@@ -156,6 +157,8 @@ class Inbox {
 
     // --- senders ---
 
+    // Who is in that place is looked at from now on: a look opens no file then.
+    void watch_sender(uint32_t place);
     // Does a place but that one belong to whoever has the queue of that nonce?
     bool is_elsewhere(uint32_t place, uint64_t nonce) const;
 
@@ -229,6 +232,9 @@ class Inbox {
     void publish();
     // The next message is missing for the second time.
     bool is_stuck();
+    Process process_in(uint32_t place) const;
+    // Does the process that is noted in the place live?
+    bool is_alive(uint32_t place) const;
     // Has a sender, or one that lives, tried for the slot of that message last?
     bool is_claimed(uint64_t message, bool by_living) const;
     void open_hole();
@@ -249,6 +255,7 @@ class Inbox {
     uint64_t area_told_ = 0;
     std::atomic<uint32_t>* buffer_table_;
     SenderRecord* senders_;
+    std::vector<std::shared_ptr<const WatchedProcess>> watched_;  // by place
     std::vector<uint32_t> buffer_of_;
     std::vector<uint32_t> spares_;
     std::vector<Hole> holes_;

@@ -34,7 +34,7 @@ Outbox::Outbox(const SegmentName& name, MappedMemory mapping, const QueueLayout&
           reinterpret_cast<std::atomic<uint32_t>*>(mapping.base() + layout.buffer_table())),
       buffers_(mapping.base() + layout.buffer_area()),
       name_(name),
-      owner_{header_->pid, header_->start_time},
+      owner_(WatchedProcess::of({header_->pid, header_->start_time})),
       mapping_(std::move(mapping)) {}
 
 Outbox::~Outbox() {
@@ -55,7 +55,7 @@ ucs_status_t Outbox::open(const SegmentName& name, Kind kind, const SegmentName&
         return UCS_ERR_UNREACHABLE;
     }
     std::unique_ptr<Outbox> made(new Outbox(name, std::move(mapping), *layout));
-    if (made->is_closed() || made->owner_.pid != name.pid) return UCS_ERR_UNREACHABLE;
+    if (made->is_closed() || made->owner_->process().pid != name.pid) return UCS_ERR_UNREACHABLE;
     if ((layout->senders == 0) != (kind == Kind::kOneSender)) {
         ucs::log_warn("a queue of process {} is of another kind than its address", name.pid);
         return UCS_ERR_UNREACHABLE;
@@ -106,7 +106,7 @@ bool Outbox::wake() {
     if (wake_descriptor_ < 0) {
         const int32_t theirs = header_->wake_descriptor.load(std::memory_order_acquire);
         if (theirs < 0) return false;
-        wake_descriptor_ = open_descriptor_of(owner_.pid, static_cast<uint32_t>(theirs), "pipe:");
+        wake_descriptor_ = open_descriptor_of(name_.pid, static_cast<uint32_t>(theirs), "pipe:");
     }
     // A full pipe wakes as well. This end is open for reading too, so no signal can come.
     const char byte = 0;

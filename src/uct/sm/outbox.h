@@ -31,7 +31,8 @@ class Outbox {
     Outbox& operator=(const Outbox&) = delete;
 
     const SegmentName& name() const { return name_; }
-    const Process& owner() const { return owner_; }
+    // Who reads the queue.
+    bool has_reader() const { return owner_->is_alive(); }
     size_t buffer_size() const { return layout_.buffer_size; }
     uint32_t slots() const { return layout_.slots; }
     bool is_closed() const { return header_->closed.load(std::memory_order_acquire) != 0; }
@@ -186,7 +187,7 @@ class Outbox {
     std::atomic<uint32_t>* buffer_table_;
     std::byte* buffers_;
     const SegmentName name_;
-    const Process owner_;
+    const std::shared_ptr<const WatchedProcess> owner_;
     const MappedMemory mapping_;
     int wake_descriptor_ = -1;
     uint64_t unwakeable_sleep_ = UINT64_MAX;  // the number of one that this sender could not end

@@ -156,7 +156,7 @@ ucs_status_t SmEndpoint::check(Completion* completion) {
 void SmEndpoint::look_at_peer() {
     if (status_ != UCS_OK) return;
     const bool is_closed = outbox()->is_closed();
-    if (is_closed ? !empty() || has_lost() : !outbox()->owner().is_alive())
+    if (is_closed ? !empty() || has_lost() : !outbox()->has_reader())
         fail(UCS_ERR_ENDPOINT_TIMEOUT);
 }
 

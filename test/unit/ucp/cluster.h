@@ -217,6 +217,18 @@ class Cluster {
     std::vector<std::vector<ucp_ep_h>> endpoints_;
 };
 
+// Of an endpoint whose failure is noted there.
+inline ucp_ep_params_t noting_failure(ucs_status_t& status) {
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t failure) {
+                              *static_cast<ucs_status_t*>(arg) = failure;
+                          },
+                          &status};
+    return params;
+}
+
 // A message of that number and tag, received by the peer: what came before it has come.
 inline void pass(Cluster& cluster, size_t from, size_t to, uint64_t number) {
     uint64_t got = 0;

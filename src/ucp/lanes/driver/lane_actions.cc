@@ -15,9 +15,6 @@
 namespace ucp {
 namespace {
 
-// Until a flush that found no memory is tried again.
-constexpr ucs::Duration kFlushPause = std::chrono::milliseconds(10);
-
 // A dedicated lane's address as it travels in LANE: what it is, where, and its endpoint.
 #pragma pack(push, 1)
 struct LaneAddress {
@@ -134,7 +131,7 @@ void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, uc
     assert(owner.lane_state() == nullptr);
     std::vector<uint8_t> address;
     try {
-        make_room_for_flushes();
+        make_room_for_retries();
         if (status == UCS_OK) status = prepare(*state, &address);
     } catch (const std::bad_alloc&) {
         status = UCS_ERR_NO_MEMORY;
@@ -279,16 +276,11 @@ void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark)
     state.end_marker.assign(bytes.begin(), bytes.end());
     state.ordered = std::move(ordered);
     state.marker_wait = std::move(marker_wait);
-    while (post_end_marker(state) == UCS_ERR_NO_RESOURCE) {
-        const ucs_status_t status = state.dedicated->pending_add(state.marker_wait.get());
-        if (status == UCS_ERR_BUSY) continue;
-        if (status != UCS_OK) negotiator_.on_lane_failed(peer, status);
-        break;
-    }
+    begin_marker(state);
     owner.lanes_changed();
 }
 
-// The marker belongs to what is flushed: while it waits for room, so does the flush.
+// The marker belongs to what is flushed: while it waits for room or memory, so does the flush.
 void LaneDriver::flush_lane(lanes::Peer peer) {
     LaneState& state = *endpoint(peer).lane_state();
     if (state.end_marker.empty()) {
@@ -299,9 +291,26 @@ void LaneDriver::flush_lane(lanes::Peer peer) {
 }
 
 // For that of one lane more than there are.
-void LaneDriver::make_room_for_flushes() {
+void LaneDriver::make_room_for_retries() {
     const size_t lanes = negotiator_.held() + negotiator_.parked() + size_t{1};
-    for (auto* flushes : {&flushes_due_, &flushes_begun_}) lanes::reserve_for(*flushes, lanes);
+    for (auto* endpoints : {&to_retry_, &retrying_}) lanes::reserve_for(*endpoints, lanes);
+}
+
+void LaneDriver::retry_at(LaneState& state, ucs::Time when) {
+    to_retry_.push_back(&state.endpoint);
+    next_retry_ = std::min(next_retry_, when);
+}
+
+void LaneDriver::retry(LaneState& state) {
+    LaneState::MarkerWait* const wait = state.marker_wait.get();
+    if (wait != nullptr && wait->next_try != ucs::kNever) {
+        // Others are tried again meanwhile.
+        if (clock_.now() < wait->next_try) return retry_at(state, wait->next_try);
+        wait->next_try = ucs::kNever;
+        begin_marker(state);
+    } else if (state.flush.due && state.end_marker.empty()) {
+        try_flush(state);
+    }
 }
 
 void LaneDriver::try_flush(LaneState& state) {
@@ -319,13 +328,9 @@ void LaneDriver::try_flush(LaneState& state) {
     state.flush.running = false;
     if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) {
         state.flush.due = true;
-        flushes_due_.push_back(&state.endpoint);
-        if (status == UCS_ERR_NO_RESOURCE) {
-            has_deferred_ = true;
-        } else {
-            next_flush_ = ucs::deadline(clock_.now(), kFlushPause);
-        }
-        return;
+        const bool has_memory = status == UCS_ERR_NO_RESOURCE;
+        if (has_memory) has_deferred_ = true;
+        return retry_at(state, has_memory ? ucs::kNever : ucs::deadline(clock_.now(), kPause));
     }
     tick();
     if (status == UCS_OK) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ucp/base/sender.h"
+#include "ucp/endpoint/backlog.h"
 #include "ucp/lanes/driver/savings.h"
 #include "ucs/log/log.h"
 #include "ucs/sys/random.h"
@@ -164,8 +165,8 @@ void LaneDriver::advance(ucs::Time now) {
     }
     if (now >= next_full_look_) [[unlikely]]
         look_at_full_lanes(now);
-    if (now >= next_flush_) [[unlikely]] {
-        next_flush_ = ucs::kNever;
+    if (now >= next_retry_) [[unlikely]] {
+        next_retry_ = ucs::kNever;
         has_deferred_ = true;
     }
     // With a part of an interval's scores its first link would win for being the first.
@@ -186,7 +187,7 @@ ucs::Time LaneDriver::next_deadline() const {
     if (tracker_ && (options_.has_virtual_time || !tracker_->is_idle())) {
         result = std::min(result, tracker_->next_event());
     }
-    return std::min({result, next_full_look_, next_flush_});
+    return std::min({result, next_full_look_, next_retry_});
 }
 
 // Traffic of an endpoint that takes part in no selection counts for the one of its peer that does.
@@ -313,12 +314,11 @@ unsigned LaneDriver::run_deferred() {
     // Decisions wait until all is heard that has come, and are enough for one call.
     const bool may_decide = has_heard_ && inbox_.is_empty();
     const unsigned heard = hear_some();
-    flushes_begun_.swap(flushes_due_);
-    for (Endpoint* endpoint : flushes_begun_) {
-        LaneState* state = endpoint->lane_state();
-        if (state != nullptr && state->flush.due) try_flush(*state);
+    retrying_.swap(to_retry_);
+    for (Endpoint* endpoint : retrying_) {
+        if (LaneState* state = endpoint->lane_state()) retry(*state);
     }
-    flushes_begun_.clear();
+    retrying_.clear();
     // A queue pair takes an adapter long: one in a call, and none beside decisions.
     if (!graveyard_.empty() && !has_heard_) {
         Buried grave = std::move(graveyard_.front());
@@ -419,7 +419,7 @@ bool LaneDriver::release_endpoint(Endpoint& endpoint) {
         if (grave.peer == peer) return false;
     }
     peers_.erase(peer);
-    std::erase(flushes_due_, &endpoint);
+    std::erase(to_retry_, &endpoint);
     std::erase(to_forget_, peer);
     return true;
 }
@@ -490,16 +490,35 @@ void LaneDriver::look_at_full_lanes(ucs::Time now) {
     }
 }
 
-// @return UCS_ERR_NO_RESOURCE, or UCS_OK if that was the last try
+// It waits for room in the lane's queue; without memory, for the next try.
+void LaneDriver::begin_marker(LaneState& state) {
+    while (post_end_marker(state) == UCS_ERR_NO_RESOURCE) {
+        const ucs_status_t status = state.dedicated->pending_add(state.marker_wait.get());
+        if (status == UCS_ERR_BUSY) continue;
+        if (status != UCS_OK) {
+            tick();
+            negotiator_.on_lane_failed(state.endpoint.serial(), status);
+        }
+        return;
+    }
+}
+
+// @return UCS_ERR_NO_RESOURCE, or UCS_OK if the lane has nothing to do with it any more
 ucs_status_t LaneDriver::post_end_marker(LaneState& state) {
     const auto pack = [](void* destination, void* arg) -> size_t {
         const auto& bytes = *static_cast<std::vector<std::byte>*>(arg);
         std::memcpy(destination, bytes.data(), bytes.size());
         return bytes.size();
     };
-    const ssize_t sent =
-        state.dedicated->am_bcopy(static_cast<uint8_t>(AmId::kMarker), pack, &state.end_marker);
+    ssize_t sent = UCS_ERR_NO_MEMORY;
+    try {
+        sent =
+            state.dedicated->am_bcopy(static_cast<uint8_t>(AmId::kMarker), pack, &state.end_marker);
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("no memory yet for the last message of a lane");
+    }
     if (sent == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+    if (sent == UCS_ERR_NO_MEMORY && may_retry_marker(state)) return UCS_OK;
     state.end_marker.clear();
     tick();
     Endpoint& owner = state.endpoint;
@@ -511,6 +530,15 @@ ucs_status_t LaneDriver::post_end_marker(LaneState& state) {
     negotiator_.on_marker_posted(owner.serial());
     if (owner.lane_state() == &state && state.flush.due) try_flush(state);
     return UCS_OK;
+}
+
+// @return false: it has been tried often enough
+bool LaneDriver::may_retry_marker(LaneState& state) {
+    LaneState::MarkerWait& wait = *state.marker_wait;
+    if (++wait.failed_tries == Backlog::kMostTries) return false;
+    wait.next_try = ucs::deadline(clock_.now(), kPause);
+    retry_at(state, wait.next_try);
+    return true;
 }
 
 ucs_status_t LaneDriver::serve_marker(uct::Pending* self) {

@@ -132,6 +132,9 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
         unsigned interface_index = 0;
     };
 
+    // Until what found no memory is tried again.
+    static constexpr ucs::Duration kPause = std::chrono::milliseconds(10);
+
     static ucs_status_t on_control(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
     static ucs_status_t on_ordered(void* self, void* data, size_t length,
@@ -179,12 +182,16 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void go_on_collecting();
     void collect_scores();
     void hand_over_scores();
+    void begin_marker(LaneState& state);
     ucs_status_t post_end_marker(LaneState& state);
+    bool may_retry_marker(LaneState& state);
     static ucs_status_t serve_marker(uct::Pending* self);
     void drop_wanted_lanes();
     void look_at_full_lanes(ucs::Time now);
     void make_graves();
-    void make_room_for_flushes();
+    void make_room_for_retries();
+    void retry_at(LaneState& state, ucs::Time when);
+    void retry(LaneState& state);
     void try_flush(LaneState& state);
     void lane_drained(LaneState& state);
     Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }
@@ -208,10 +215,11 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::unordered_map<uint64_t, KeptLane> kept_;        // by the peer's worker id
     std::vector<std::unique_ptr<LaneState>> abandoned_;  // lanes gone, a completion still out
     std::vector<lanes::Peer> to_forget_;
-    std::vector<Endpoint*> flushes_due_, flushes_begun_;  // room for all lanes in both
+    // Whose lane's marker or flush is to be tried again; room for all lanes in both.
+    std::vector<Endpoint*> to_retry_, retrying_;
     std::vector<FullLane> full_lanes_;
     ucs::Time next_full_look_ = ucs::kNever;
-    ucs::Time next_flush_ = ucs::kNever;  // of a lane whose flush found no memory
+    ucs::Time next_retry_ = ucs::kNever;  // of what found no memory
     bool has_deferred_ = false;
     LaneInbox inbox_;
     ucs::Time heard_since_{};   // the oldest in the inbox came, or one before it

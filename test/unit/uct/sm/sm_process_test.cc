@@ -2,6 +2,7 @@
 
 // Shared memory between processes: access within bounds, and peers that are killed.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -22,6 +24,7 @@
 namespace {
 
 unsigned system_copies = 0;
+unsigned openings = 0;
 
 ssize_t count(long number, pid_t pid, const iovec* here, unsigned long here_count,
               const iovec* there, unsigned long there_count, unsigned long flags) {
@@ -41,6 +44,14 @@ extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* here, unsigned long
                                      const iovec* there, unsigned long there_count,
                                      unsigned long flags) noexcept {
     return count(SYS_process_vm_writev, pid, here, here_count, there, there_count, flags);
+}
+extern "C" int open(const char* path, int flags, ...) {
+    ++openings;
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : mode_t{0};
+    va_end(rest);
+    return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
 }
 
 namespace uct::test {
@@ -261,6 +272,54 @@ TEST_F(SmProcesses, WhoWaitsForRoomAtADeadPeerLeavesTheQueue) {
     child.kill();
     endpoint->check(nullptr);
     EXPECT_FALSE(pending.is_queued());
+}
+
+// Neither at a peer that is sent to, nor at one that sends.
+TEST(SmWatch, ALookAtALivingPeerOpensNoFile) {
+    const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0u));
+    if (self < 0) GTEST_SKIP() << "the kernel has no descriptors of processes";
+    close(self);
+    ucs::VirtualClock clock;
+    Peer near(sm::component(), kFifo, 1, clock, {});
+    const auto device = near.device_address(), interface = near.interface_address();
+    Board& board = shared<Board>();
+    Child child([&] {
+        offer(board);
+        static Peer* peer = new Peer(sm::component(), kFifo, 8, clock, {});
+        static std::unique_ptr<Endpoint> theirs;
+        if (peer->interface->create_endpoint({device, interface, {}}, &theirs) != UCS_OK ||
+            theirs->am_short(1, 0, nullptr, 0) != UCS_OK)
+            _exit(1);
+    });
+    std::unique_ptr<Endpoint> endpoint;
+    openings = 0;
+    const InterfaceAttributes& attributes = near.interface->attributes();
+    ASSERT_EQ(
+        near.interface->create_endpoint({{board.device, attributes.device_address_length},
+                                         {board.interface, attributes.interface_address_length},
+                                         {}},
+                                        &endpoint),
+        UCS_OK);
+    EXPECT_GT(openings, 0u) << "who opens files goes another way";
+    near.interface->progress();
+    ASSERT_EQ(near.received.size(), 1u);
+    // Three seconds: each place for a sender has its turn.
+    const auto look = [&] {
+        for (int i = 0; i < 30; ++i) {
+            clock.advance(std::chrono::milliseconds(100));
+            for (int count = 0; count < 1100; ++count) near.interface->progress();
+        }
+    };
+    openings = 0;
+    look();
+    EXPECT_EQ(openings, 0u);
+    EXPECT_TRUE(near.failures.empty());
+    child.kill();
+    look();
+    EXPECT_EQ(near.failures.size(), 1u);
+    endpoint.reset();
+    child.reap();
+    munmap(&board, sizeof(board));
 }
 
 // A process may be stopped anywhere: here by itself, where it writes a message into a queue.
