@@ -17,6 +17,9 @@ constexpr double kMaxCatchUp = 10;
 // all the time, and what is known of the others would be lost.
 constexpr double kAdvantage = 2, kDoubt = 3;
 
+// Who sends so many messages on average are all who send: a few of one each would be of many.
+constexpr uint64_t kRepeated = 8;
+
 // An interval is off if it saw less than half of the mean or more than twice, and that by so many
 // standard deviations.
 constexpr double kOff = 2, kOffDeviations = 2;
@@ -114,6 +117,18 @@ void UsageTracker::disarm(Time now) {
     armed_time_ += now - armed_since_;
 }
 
+// Few send, of whom nobody is known yet, after a time in which nobody did.
+bool UsageTracker::has_begun() const {
+    const bool was_quiet = rounds_ == 0 || silent_time_ > Duration::zero();
+    if (!was_quiet || free_count_ < capacity() || evicted_) return false;
+    uint64_t senders = 0, messages = 0;
+    lru_.for_each([&](const Sample& sample) {
+        senders += sample.is_empty() ? 0 : 1;
+        messages += sample.messages + sample.whole_messages;
+    });
+    return senders > 0 && senders <= options_.few && messages >= kRepeated * senders;
+}
+
 bool UsageTracker::was_silent() const {
     bool is_silent = !evicted_;
     lru_.for_each([&](const Sample& sample) { is_silent &= sample.is_empty(); });
@@ -134,7 +149,8 @@ void UsageTracker::advance(Time now) {
     disarm(now);
 
     const Time interval_end = deadline(interval_start_, options_.interval);
-    if (is_closing() || (now >= interval_end && armed_time_ > Duration::zero())) {
+    const bool is_over = now >= interval_end || has_begun();
+    if (is_closing() || (is_over && armed_time_ > Duration::zero())) {
         // Whoever calls seldom has time for all of it.
         const bool is_late = now - next_event_ > options_.interval / 8;
         if (!close_interval(now, options_.in_steps && !is_late)) {

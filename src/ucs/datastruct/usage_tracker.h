@@ -26,6 +26,10 @@ namespace ucs {
 // than the mean, or all far less, the second counts as two, the third as three and so on: traffic
 // has moved, and a mean that went on at its pace would be long in following.
 //
+// When somebody sends after a time in which nobody did, a program has begun something. If there are
+// so few of them that all may be promoted, who is busier does not matter, and the first window that
+// sees them ends the interval.
+//
 // Time stands still while progress() is not called for more than an interval: the program
 // computes, and what it does not send says nothing. It also stands still, for `hold` at most, while
 // nobody sends at all: then the program waits for others that compute.
@@ -89,6 +93,7 @@ class UsageTracker {
         double duty = 0.1;     // part of the interval that is armed, in (0, 1]
         double decay = 0.8;    // per interval, in [0, 1)
         unsigned trend = 4;    // so often an interval that follows a trend counts at most; 1: once
+        size_t few = 0;          // so many may all be promoted
         double min_score = 100;  // an owner below a hundredth of it is forgotten
         Duration hold{};         // so long rates stand still while nobody sends
         uint64_t seed = 1;       // of the windows' places
@@ -261,6 +266,7 @@ class UsageTracker {
     bool close_interval(Time now, bool in_steps);
     void begin_closing(Time now);
     void closing_step();
+    bool has_begun() const;
     bool was_silent() const;
     // What an interval is closed with: its times in seconds.
     struct Interval {

@@ -107,6 +107,7 @@ LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate&
     tracking.duty = config_.sample_duty;
     tracking.decay = config_.score_decay;
     tracking.trend = config_.score_trend;
+    tracking.few = negotiator_.config().cap;
     tracking.min_score = config_.min_score;
     tracking.hold = config_.hold();
     tracking.seed = options.seed;

@@ -249,8 +249,10 @@ class Operations : public Endpoint {
                                                   SendQueue** queue, BounceBuffer** buffer) {
         ucs_status_t status;
         *queue = (self().*acquire)(&status);
-        if (*queue == nullptr) [[unlikely]]
+        if (*queue == nullptr) [[unlikely]] {
+            *buffer = nullptr;
             return status;
+        }
         *buffer = base().bounce_buffer();
         if (*buffer == nullptr) [[unlikely]]
             return base().none_left(base().bounce_pool());

@@ -45,6 +45,33 @@ TEST(UsageTracker, CountsMessagesNotPresence) {
     EXPECT_DOUBLE_EQ(traffic.rate_of(7), 1000 * traffic.rate_of(1));
 }
 
+// All of whom may be promoted: nobody has to wait for the rest of the interval.
+TEST(UsageTracker, AFewWhoBeginToSendAreKnownAfterAWindow) {
+    const std::map<Id, double> two{{1, 50000}, {2, 20000}};
+    TrackedTraffic traffic({.places = 2, .tracker = {.few = 2}});
+    traffic.run(40ms, two);
+    EXPECT_EQ(traffic.tracker->rounds(), 1u);
+    EXPECT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
+    // From then on intervals are whole.
+    traffic.run(400ms, two);
+    EXPECT_LE(traffic.tracker->rounds(), 5u);
+    // And anew after a silence in which they were forgotten.
+    while (!traffic.tracker->is_idle()) traffic.run(100ms, {});
+    traffic.run_rounds(1, {});
+    const uint64_t rounds = traffic.tracker->rounds();
+    traffic.run(40ms, two);
+    EXPECT_EQ(traffic.tracker->rounds(), rounds + 1);
+    EXPECT_GT(traffic.rate_of(1), traffic.rate_of(2));
+}
+
+TEST(UsageTracker, AmongManyWhoBeginToSendItTakesAnInterval) {
+    TrackedTraffic traffic({.places = 2, .tracker = {.few = 2}});
+    traffic.run(90ms, {{1, 50000}, {2, 20000}, {3, 20000}});
+    EXPECT_EQ(traffic.tracker->rounds(), 0u);
+    traffic.run(20ms, {{1, 50000}, {2, 20000}, {3, 20000}});
+    EXPECT_EQ(traffic.tracker->rounds(), 1u);
+}
+
 // Then a worker that sleeps need not wake for windows.
 TEST(UsageTracker, IsIdleUntilSomethingIsCountedAndOnceScoresAreForgotten) {
     TrackedTraffic traffic({.places = 1});
