@@ -93,7 +93,7 @@ class UsageTracker {
         double duty = 0.1;     // part of the interval that is armed, in (0, 1]
         double decay = 0.8;    // per interval, in [0, 1)
         unsigned trend = 4;    // so often an interval that follows a trend counts at most; 1: once
-        size_t few = 0;          // so many may all be promoted
+        size_t few = 0;        // so many may all be promoted
         double min_score = 100;  // an owner below a hundredth of it is forgotten
         Duration hold{};         // so long rates stand still while nobody sends
         uint64_t seed = 1;       // of the windows' places
