@@ -1065,7 +1065,8 @@ TEST_P(NoMemory, RegistrationsAreFew) {
         const Variable limit("SOFTHCA_MAX_MR", std::to_string(regions));
         const Reach found = reach(transport);
         EXPECT_GE(found, last) << "with less they got further";
-        ASSERT_LT(++count(found), 101u);
+        ++count(found);
+        ASSERT_LT(std::max(count(Reach::kRefused), count(Reach::kFailed)), 100u);
         last = found;
         if (HasFailure()) return;
     }

@@ -149,8 +149,8 @@ void UsageTracker::advance(Time now) {
     disarm(now);
 
     const Time interval_end = deadline(interval_start_, options_.interval);
-    const bool is_over = now >= interval_end || has_begun();
-    if (is_closing() || (is_over && armed_time_ > Duration::zero())) {
+    const bool has_windows = armed_time_ > Duration::zero();
+    if (is_closing() || (has_windows && (now >= interval_end || has_begun()))) {
         // Whoever calls seldom has time for all of it.
         const bool is_late = now - next_event_ > options_.interval / 8;
         if (!close_interval(now, options_.in_steps && !is_late)) {
