@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "unit/ucp/lanes/arena.h"
+
 namespace lanes_test::explore {
 
 using ucp::lanes::kNever;
@@ -131,7 +133,7 @@ class World::Node final : public ucp::lanes::Sink {
         std::uint64_t wanted = 0;
         std::uint64_t posted = 0;
         std::uint64_t delivered = 0;
-        std::deque<Packet> held, early;
+        std::list<Packet> held, early;
         bool failed = false;
         bool told = false;    // its peer will notice that it failed
         bool broken = false;  // one end forgot the other: a new one took its place, with a gap
@@ -326,8 +328,8 @@ class World::Node final : public ucp::lanes::Sink {
     void resume_tx(Peer peer) override { pump(peer); }
     void open_rx_gate(Peer peer) override { open(peer, &Endpoint::held); }
     void open_early(Peer peer) override { open(peer, &Endpoint::early); }
-    void open(Peer peer, std::deque<Packet> Endpoint::*which) {
-        std::deque<Packet> packets = std::exchange(endpoints[peer].*which, {});
+    void open(Peer peer, std::list<Packet> Endpoint::*which) {
+        std::list<Packet> packets = std::exchange(endpoints[peer].*which, {});
         for (const Packet& packet : packets) {
             const bool is_dedicated = which == &Endpoint::held;
             take(peer, packet, is_dedicated ? LaneKind::kDedicated : LaneKind::kScalable);
@@ -419,6 +421,7 @@ class World::Node final : public ucp::lanes::Sink {
     // That happens to the link in its state.
     void note(Peer peer, const std::string& what) {
         if (world.reached == nullptr) return;
+        const Arena::Outside outside;
         const Link* link = negotiator.find(peer);
         const LinkState state = link ? link->state : LinkState::kIdle;
         world.reached->insert({state, what});
@@ -572,7 +575,8 @@ std::vector<Event> World::events() const {
             }
         }
         if (left_.deaths != 0) add(Kind::kDie, self);
-        if (node->ticks != 0 && !node->is_unsettled && node->negotiator.next_deadline() != kNever) {
+        if (node->ticks != 0 && left_.all_ticks != 0 && !node->is_unsettled &&
+            node->negotiator.next_deadline() != kNever) {
             add(Kind::kTick, self);
         }
     }
@@ -684,6 +688,7 @@ void World::apply(const Event& event) {
             break;
         case Kind::kTick:
             --node.ticks;
+            --left_.all_ticks;
             node.advance(node.negotiator.next_deadline());
             break;
     }
@@ -732,7 +737,7 @@ std::string World::encode() const {
         out.add_lane(uid_of(message.address));
     };
     const auto add_packets = [&](std::pair<std::size_t, std::size_t> pair,
-                                 const std::deque<Packet>& packets) {
+                                 const std::list<Packet>& packets) {
         out.add(packets.size());
         for (const Packet& packet : packets) {
             out.add(packet.number);
@@ -741,8 +746,9 @@ std::string World::encode() const {
             if (packet.number == 0) add_message(pair, packet.message);
         }
     };
-    for (const unsigned left : {left_.failures, left_.closes, left_.deaths, left_.forgets,
-                                left_.breaks, left_.fulls, left_.changes, left_.policies}) {
+    for (const unsigned left :
+         {left_.failures, left_.closes, left_.deaths, left_.forgets, left_.breaks, left_.fulls,
+          left_.changes, left_.policies, left_.all_ticks}) {
         out.add(left);
     }
     for (const auto& [pair, score] : to_measure_) out.add(1 + pair.first * 16 + pair.second);

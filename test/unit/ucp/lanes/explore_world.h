@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +39,7 @@ struct Limits {
     unsigned breaks = 0;   // lanes that fail
     unsigned fulls = 0;    // lanes without room
     unsigned ticks = 0;    // of each node: its clock reaches its next deadline
+    unsigned all_ticks = ~0u;
     unsigned changes = 0;  // of scores
     unsigned policies = 0;
     bool asynchronous = false;  // the sink's calls are answered later
@@ -133,7 +134,7 @@ class World {
     Limits left_;
     std::vector<std::unique_ptr<Node>> nodes_;
     // By sender and receiver.
-    std::map<std::pair<std::size_t, std::size_t>, std::deque<Packet>> scalable_, dedicated_;
+    std::map<std::pair<std::size_t, std::size_t>, std::list<Packet>> scalable_, dedicated_;
     std::map<std::pair<std::size_t, std::size_t>, Score> to_measure_;
     std::uint64_t next_uid_ = 1;
 };
