@@ -31,6 +31,7 @@ Session::Session(Association& association, TcpConnection& connection)
     : association_(association),
       connection_(connection),
       rail_(association.rail()),
+      patience_(user_timeout(rail_.config())),
       history_(association.buffers().output) {}
 
 ucs::Time Session::now() const {
@@ -174,10 +175,9 @@ void Session::suspect(const char* why) {
     const ucs::Time time = now();
     if (is_over_ || !connection_.is_open()) return;
     watch();
-    if (trouble_since_ == ucs::kNever) {
-        trouble_since_ = time;
-        if (phase_ == Phase::kConnecting && is_going_home_) drop_attempt();
-    }
+    const bool is_new = !trouble_.is_running();
+    trouble_.look(time, patience_);
+    if (is_new && phase_ == Phase::kConnecting && is_going_home_) drop_attempt();
     if (phase_ != Phase::kSteady || time < next_try_) return;
     if (try_next(false)) {
         ucs::log_diag("{}: {} on the way to {:016x}: another is tried", rail_.device().name, why,
@@ -187,15 +187,10 @@ void Session::suspect(const char* why) {
     }
 }
 
-void Session::broken(int error) {
-    const ucs::Time time = now();
-    if (trouble_since_ == ucs::kNever) trouble_since_ = time;
-    if (error == ETIMEDOUT) {
-        const ucs::Duration patience = user_timeout(rail_.config());
-        if (patience != ucs::kForever) {
-            trouble_since_ = std::min(trouble_since_, time - patience + kGrace);
-        }
-    }
+void Session::broken(int error, ucs::Duration silence) {
+    trouble_.look(now(), patience_);
+    if (patience_ != ucs::kForever) trouble_.at_least(std::min(silence, patience_ - kGrace));
+    watch();
     ucs::log_diag("{}: the connection to {:016x} broke: {}", rail_.device().name,
                   association_.peer(), error == 0 ? "closed" : std::strerror(error));
     tries_ = 0;
@@ -210,7 +205,7 @@ void Session::on_carrier(const NetworkDevice& device, bool is_up) {
     if (is_up) {
         home_tries_ = 0;
         turn_ = 0;
-        if (phase_ == Phase::kSteady && connection_.is_open()) trouble_since_ = ucs::kNever;
+        if (phase_ == Phase::kSteady && connection_.is_open()) trouble_.over();
         if (phase_ == Phase::kPausing) set_phase(Phase::kPausing, ucs::Duration(0));
     } else if (present_.local == device.address) {
         suspect("no link");
@@ -247,8 +242,9 @@ bool Session::ask_kernel(ucs::Time now) {
 
 void Session::check(ucs::Time now) {
     next_check_ = now + kWatch;
+    if (trouble_.is_running()) trouble_.look(now, patience_);
     if (now >= next_drop_) {
-        next_drop_ = now + kDropInterval;
+        next_drop_ = now + std::min(kDropInterval, patience_ / 8);
         association_.drop_silent(now);
     }
     if (is_over_ || !connection_.is_open()) return;
@@ -256,13 +252,13 @@ void Session::check(ucs::Time now) {
     if (silent_since_ != ucs::kNever) {
         if (now - silent_since_ >= silence_patience_) suspect("no answer");
     } else if (rail_.has_carrier() || !is_home_) {
-        trouble_since_ = ucs::kNever;
+        trouble_.over();
     } else {
         suspect("no link");
     }
     if (is_over_) return;
     if (is_idle && phase_ == Phase::kSteady) {
-        trouble_since_ = ucs::kNever;
+        trouble_.over();
         WatchHook::unlink();
     } else if (!is_home_ && phase_ == Phase::kSteady && now >= next_home_) {
         try_home(now);

@@ -72,7 +72,8 @@ class Session final : public EventTarget, public Timer, public Watched {
     // The peer has said how it can be reached.
     void on_routes(std::span<const std::byte> payload);
     // The connection's connection has ended without a farewell.
-    void broken(int error);
+    // @param silence  so long the peer's kernel had answered nothing, if that is why
+    void broken(int error, ucs::Duration silence = {});
     // No answer comes on the present way.
     void suspect(const char* why);
     // A device of this worker has lost its link, or has it back.
@@ -139,6 +140,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     Association& association_;
     TcpConnection& connection_;
     Rail& rail_;
+    const ucs::Duration patience_;  // user_timeout()
     History history_;
     Phase phase_ = Phase::kSteady;
     bool is_over_ = false;
@@ -153,7 +155,8 @@ class Session final : public EventTarget, public Timer, public Watched {
     uint64_t trusted_at_ = 0;  // the peer reads this connection if it has sent beyond
     bool is_going_home_ = false;
     ucs::Time next_try_{}, next_home_{};
-    ucs::Time silent_since_ = ucs::kNever, trouble_since_ = ucs::kNever;
+    ucs::Time silent_since_ = ucs::kNever;
+    ObservedTime trouble_;
     ucs::Duration silence_patience_{};  // with a silence that has begun
     ucs::Time next_question_{};         // to the kernel, what it has got rid of
     ucs::Time next_drop_{};             // of connections whose peer's host is gone

@@ -84,10 +84,10 @@ void Session::attempt_failed(int error) {
         return;
     }
     const size_t count = std::max<size_t>(courses(true).size(), 1);
-    const ucs::Duration patience = user_timeout(rail_.config());
+    trouble_.look(time, patience_);
     if (was_refused_ && tries_ >= count) {
         association_.fail(UCS_ERR_CONNECTION_RESET);
-    } else if (patience != ucs::kForever && time - trouble_since_ >= patience) {
+    } else if (patience_ != ucs::kForever && trouble_.length() >= patience_) {
         association_.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     } else {
         const auto round = static_cast<unsigned>(tries_ / count);
@@ -106,6 +106,7 @@ void Session::on_deadline() {
             if (is_silent(candidate_.socket())) {
                 attempt_failed(ETIMEDOUT);
             } else {
+                trouble_.begin_anew(now());
                 set_phase(Phase::kHandshake, kHandshakeCheck);
             }
             break;
@@ -137,7 +138,7 @@ void Session::connected() {
     if (!candidate_.peer().is_known()) return;  // an event of the attempt before
     if (connection_.is_open()) connection_.hand_over();
     if (is_over_ || connection_.is_open()) return;
-    trouble_since_ = now();  // a kernel has answered
+    trouble_.begin_anew(now());  // a kernel has answered
     wire::Hello hello = association_.hello();
     hello.flags = wire::kCanResume | wire::kResumes;
     hello.receiver = association_.peer();
@@ -228,7 +229,7 @@ void Session::go_on(SocketStream stream, bool is_new) {
     drop_attempt();
     tries_ = turn_ = home_tries_ = 0;
     was_refused_ = false;
-    trouble_since_ = ucs::kNever;
+    trouble_.over();
     next_question_ = {};
     next_try_ = next_home_ = now() + 2 * kRetry;
     connection_.resume(std::move(stream), is_new);

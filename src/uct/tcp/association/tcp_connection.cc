@@ -125,7 +125,7 @@ void TcpConnection::on_connected() {
         if (!waits_for_way(status_of(error))) report_failure(status_of(error));
         return;
     }
-    no_way_until_ = ucs::kNever;
+    no_way_.over();
     wire::Hello hello = association_.hello();
     hello.connection = index_;
     const ListenerAddress& listener = association_.target()->listener;
@@ -143,6 +143,8 @@ void TcpConnection::on_connected() {
 void TcpConnection::on_handshake() {
     switch (handshake_->read(stream_)) {
         case ClientHandshake::State::kUnderWay:
+            // What is sent from here on has as long to be acknowledged.
+            wait_until(State::kHandshake, association_.rail().config().conn_timeout);
             break;
         case ClientHandshake::State::kOver:
             on_welcome(handshake_->welcome());
@@ -195,10 +197,8 @@ void TcpConnection::on_welcome(const wire::Welcome& welcome) {
 bool TcpConnection::waits_for_way(ucs_status_t status) {
     if (status != UCS_ERR_UNREACHABLE || index_ > 0) return false;
     const Rail& rail = association_.rail();
-    if (no_way_until_ == ucs::kNever) {
-        no_way_until_ = ucs::deadline(rail.now(), rail.config().conn_timeout);
-    }
-    if (rail.now() >= no_way_until_) return false;
+    no_way_.look(rail.now(), rail.config().conn_timeout);
+    if (no_way_.length() >= rail.config().conn_timeout) return false;
     close();
     wait_until(State::kBackOff, kNoWayBackOff);
     return true;
@@ -228,11 +228,17 @@ void TcpConnection::on_deadline() {
             // The peer's program may be busy for long; its kernel is not.
             if (stream_.pending_error() == 0 && !is_silent(stream_.socket())) {
                 wait_until(State::kHandshake, association_.rail().config().conn_timeout);
-                break;
+            } else {
+                report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
             }
-            [[fallthrough]];
+            break;
         case State::kConnecting:
-            report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
+            // It may stand, and this process have had no processor to see it.
+            if (stream_.peer().is_known()) {
+                on_event(EPOLLOUT);
+            } else {
+                report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
+            }
             break;
         case State::kFailing:
             report_failure(failure_);
@@ -258,7 +264,7 @@ void TcpConnection::opened(Beginning beginning) {
     state_ = State::kOpen;
     was_open_ = true;
     attempts_ = 0;
-    no_way_until_ = ucs::kNever;
+    no_way_.over();
     peer_left_ = false;
     silence_.over();
     handshake_.reset();
@@ -342,8 +348,10 @@ void TcpConnection::ended(int error) {
     const bool left = peer_left_ || has_all_arrived();
     Session* session = index_ == 0 ? association_.session() : nullptr;
     if (session != nullptr && !left) {
+        const ucs::Duration silence =
+            error == ETIMEDOUT ? time_without_answer(stream_.socket()) : ucs::Duration(0);
         suspend();
-        if (!is_draining_) session->broken(error);
+        if (!is_draining_) session->broken(error, silence);
         return;
     }
     if (error == EBADMSG) {

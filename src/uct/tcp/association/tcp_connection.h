@@ -198,7 +198,7 @@ class TcpConnection final : public EventTarget, public Timer {
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;
-    ucs::Time no_way_until_ = ucs::kNever;  // so long attempts go on, once no way led to the peer
+    ObservedTime no_way_;  // no way led to the peer for so long
     uint64_t received_ = 0;
     Silence silence_;
     SocketStream stream_;

@@ -26,6 +26,11 @@ void set(const Socket& socket, int level, int option, int value, const char* nam
 // What newer kernels (6.15) know and older headers do not.
 constexpr int kRtoMax = 44;  // TCP_RTO_MAX_MS
 
+bool ask(const Socket& socket, tcp_info* info) {
+    socklen_t length = sizeof(*info);
+    return getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, info, &length) == 0;
+}
+
 int whole_seconds(ucs::Duration span) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(
         std::min(span, ucs::Duration(std::chrono::hours(9))));
@@ -169,14 +174,17 @@ size_t under_way(const Socket& socket) {
                                                                        : 0;
 }
 
+ucs::Duration time_without_answer(const Socket& socket) {
+    tcp_info info{};
+    return ask(socket, &info) ? std::chrono::milliseconds(info.tcpi_last_ack_recv)
+                              : ucs::Duration(0);
+}
+
 Answers Answers::of(const Socket& socket) {
     Answers answers;
     answers.is_awaited = under_way(socket) != 0;
     tcp_info info{};
-    socklen_t length = sizeof(info);
-    if (!answers.is_awaited ||
-        getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0)
-        return answers;
+    if (!answers.is_awaited || !ask(socket, &info)) return answers;
     answers.quiet = std::chrono::milliseconds(info.tcpi_last_ack_recv);
     answers.round_trip = std::chrono::microseconds(info.tcpi_rtt);
     answers.is_silent =
@@ -186,11 +194,7 @@ Answers Answers::of(const Socket& socket) {
 
 Unanswered Unanswered::of(const Socket& socket) {
     tcp_info info{};
-    socklen_t length = sizeof(info);
-    if (under_way(socket) == 0 ||
-        getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
-        return {};
-    }
+    if (under_way(socket) == 0 || !ask(socket, &info)) return {};
     return {std::max<unsigned>(info.tcpi_retransmits, info.tcpi_probes),
             std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
@@ -200,9 +204,10 @@ bool Silence::lasts(const Unanswered& unanswered, ucs::Time now, ucs::Duration p
         over();
         return false;
     }
-    // What was heard before the first of them was sent says nothing of them.
-    since_ = since_ == ucs::kNever ? now : std::max(since_, now - unanswered.quiet);
-    return unanswered.packets >= kEnough && now - since_ >= patience;
+    // That nothing was heard before the first of them was sent says nothing of them.
+    time_.look(now, patience);
+    time_.at_most(unanswered.quiet);
+    return unanswered.packets >= kEnough && time_.length() >= patience;
 }
 
 }  // namespace uct::tcp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -52,6 +53,37 @@ inline bool is_silent(const Socket& socket) {
     return Answers::of(socket).is_silent;
 }
 
+// How long the kernel has had no acknowledgement, also of a connection that it has given up.
+ucs::Duration time_without_answer(const Socket& socket);
+
+// How long something has lasted, as far as this process looked on. A process that was stopped, or
+// had no processor, has not seen what went on meanwhile: of the time between two looks no more
+// counts than a quarter of what would be too long.
+class ObservedTime {
+  public:
+    bool is_running() const { return last_look_ != ucs::kNever; }
+    // Begins, unless it runs.
+    void look(ucs::Time now, ucs::Duration too_long) {
+        if (is_running()) length_ += std::min(now - last_look_, too_long / 4);
+        last_look_ = now;
+    }
+    void begin_anew(ucs::Time now) {
+        length_ = {};
+        last_look_ = now;
+    }
+    void over() {
+        length_ = {};
+        last_look_ = ucs::kNever;
+    }
+    void at_least(ucs::Duration length) { length_ = std::max(length_, length); }
+    void at_most(ucs::Duration length) { length_ = std::min(length_, length); }
+    ucs::Duration length() const { return length_; }
+
+  private:
+    ucs::Time last_look_ = ucs::kNever;
+    ucs::Duration length_{};
+};
+
 // What the kernel says of a connection's packets that wait for an answer.
 struct Unanswered {
     unsigned packets = 0;   // sent again, or sent as probes, since the last answer
@@ -66,15 +98,15 @@ struct Unanswered {
 // closed although every probe is answered.
 class Silence {
   public:
-    // @return whether nothing was answered for so long
+    // @return whether nothing was answered for so long, while this process looked on
     bool lasts(const Unanswered& unanswered, ucs::Time now, ucs::Duration patience);
-    void over() { since_ = ucs::kNever; }
+    void over() { time_.over(); }
 
   private:
     // One packet may be lost: that many are not.
     static constexpr unsigned kEnough = 2;
 
-    ucs::Time since_ = ucs::kNever;
+    ObservedTime time_;
 };
 
 }  // namespace uct::tcp

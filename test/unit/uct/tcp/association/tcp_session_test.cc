@@ -65,6 +65,20 @@ std::string frame_of(wire::FrameType type, const std::string& body) {
     return std::string(reinterpret_cast<const char*>(&frame), sizeof(frame)) + body;
 }
 
+// A listener of a peer that is driven by hand, and what tells of it.
+void listen_for(TcpWorld& world, ucs::net::Socket& listener) {
+    EXPECT_EQ(ucs::net::Socket::open(AF_INET, &listener), UCS_OK);
+    EXPECT_EQ(listener.bind({world.device(0).ip, 0, 0}), UCS_OK);
+    EXPECT_EQ(listener.listen(), UCS_OK);
+}
+std::string routes_to(TcpWorld& world, const ucs::net::Socket& listener) {
+    wire::Route route{};
+    world.device(0).write(route.device);
+    route.port = listener.local().port();
+    return frame_of(wire::FrameType::kRoutes,
+                    std::string(reinterpret_cast<const char*>(&route), sizeof(route)));
+}
+
 TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
     TcpWorld world(1, kSessions);
     RawPeer first(world, 0), second(world, 0);
@@ -155,14 +169,8 @@ TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
     RawPeer peer(world, 0);
     ASSERT_EQ(peer.shake_hands(session_hello(peer)).answer, wire::Answer::kWelcome);
     ucs::net::Socket listener;
-    ASSERT_EQ(ucs::net::Socket::open(AF_INET, &listener), UCS_OK);
-    ASSERT_EQ(listener.bind({world.device(0).ip, 0, 0}), UCS_OK);
-    ASSERT_EQ(listener.listen(), UCS_OK);
-    wire::Route known{};
-    world.device(0).write(known.device);
-    known.port = listener.local().port();
-    const std::string bytes(reinterpret_cast<const char*>(&known), sizeof(known));
-    peer.send(frame_of(wire::FrameType::kRoutes, bytes));
+    listen_for(world, listener);
+    peer.send(routes_to(world, listener));
     peer.send(frame_of(wire::FrameType::kRoutes, ""));
     peer.close();
     ucs::net::Socket accepted;
@@ -184,6 +192,30 @@ TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
     world.tcp(0).abandon();
 }
 
+// The kernel of a peer that is stopped has answered, and the program does in the end: with a reset,
+// as a busy listener may.
+TEST(TcpSessions, AHandshakeThatThePeerIsTooBusyForIsNoTrouble) {
+    TcpWorld world(1, kSessions);
+    RawPeer peer(world, 0);
+    ASSERT_EQ(peer.shake_hands(session_hello(peer)).answer, wire::Answer::kWelcome);
+    ucs::net::Socket listener, accepted;
+    listen_for(world, listener);
+    peer.send(routes_to(world, listener));
+    peer.close();
+    world.until([&] { return listener.accept(&accepted) == UCS_OK; });
+    for (int i = 0; i < 600; ++i) {
+        world.clock.advance(std::chrono::milliseconds(100));
+        for (int call = 0; call < 64; ++call) world.peer(0).interface->progress();
+    }
+    accepted.reset_on_close();
+    accepted.close();
+    world.until([&] {
+        world.clock.advance(std::chrono::milliseconds(1));
+        return listener.accept(&accepted) == UCS_OK;
+    });
+    world.tcp(0).abandon();
+}
+
 TEST(TcpSessions, AnOutageThatIsOverIsForgotten) {
     TcpWorld world(2, kSessions);
     Endpoint& endpoint = world.connect(0, 1);
@@ -200,6 +232,77 @@ TEST(TcpSessions, AnOutageThatIsOverIsForgotten) {
     }
     world.expect_traffic(0, 1);
     EXPECT_TRUE(world.peer(0).failures.empty());
+}
+
+// A session whose connection breaks while there is no way to make another.
+class TcpTrouble : public testing::Test {
+  protected:
+    TcpTrouble() : endpoint_(world_.connect(0, 1)) { world_.expect_traffic(0, 1); }
+
+    tcp::Session& session() {
+        return *static_cast<tcp::TcpEndpoint&>(endpoint_).association().session();
+    }
+    void break_connection() {
+        break_connections(world_, 0, 0);
+        progress();
+    }
+    void progress() {
+        // Sessions are looked after in every 64th call.
+        for (int call = 0; call < 64; ++call) world_.peer(0).interface->progress();
+    }
+    // Looks on for so long, or until the endpoint fails. @return how long that was
+    ucs::Duration pass(ucs::Duration span) {
+        constexpr auto kStep = std::chrono::milliseconds(100);
+        ucs::Duration passed{};
+        for (; passed < span && world_.peer(0).failures.empty(); passed += kStep) {
+            world_.clock.advance(kStep);
+            progress();
+        }
+        return passed;
+    }
+
+    TcpWorld world_{2, kSessions};
+    Endpoint& endpoint_;
+};
+
+TEST_F(TcpTrouble, ThatLastsIsADeath) {
+    const NoDescriptors none;
+    break_connection();
+    const ucs::Duration passed = pass(std::chrono::seconds(60));
+    ASSERT_EQ(world_.peer(0).failures.size(), 1u);
+    EXPECT_EQ(world_.peer(0).failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_GE(passed, std::chrono::seconds(16));
+    EXPECT_LE(passed, std::chrono::seconds(18));
+}
+
+TEST_F(TcpTrouble, IsNotCountedWhileThisProcessIsStopped) {
+    session().suspect("no answer");
+    world_.clock.advance(std::chrono::hours(1));
+    {
+        const NoDescriptors none;
+        break_connection();
+        pass(std::chrono::seconds(5));
+        world_.clock.advance(std::chrono::hours(1));
+        pass(std::chrono::seconds(2));
+    }
+    ASSERT_TRUE(world_.peer(0).failures.empty());
+    world_.expect_traffic(0, 1);
+}
+
+TEST_F(TcpTrouble, LastsAsLongAsTheSilenceThatEndedTheConnection) {
+    {
+        const NoDescriptors none;
+        break_connection();
+        session().broken(ETIMEDOUT, std::chrono::seconds(4));
+        pass(std::chrono::seconds(5));
+    }
+    ASSERT_TRUE(world_.peer(0).failures.empty());
+    world_.expect_traffic(0, 1);
+    const NoDescriptors none;
+    break_connection();
+    session().broken(ETIMEDOUT, std::chrono::hours(1));
+    EXPECT_LE(pass(std::chrono::seconds(60)), std::chrono::seconds(4));
+    EXPECT_EQ(world_.peer(0).failures.size(), 1u);
 }
 
 TEST(TcpSessions, LargeWritesBelongToThemThoughNoMessageWasSentBefore) {

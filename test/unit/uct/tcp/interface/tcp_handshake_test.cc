@@ -73,5 +73,25 @@ TEST(TcpHandshakes, APeerThatIsBusyForLongIsNotDead) {
     world.until([&] { return world.peer(1).received.size() == 1; });
 }
 
+// More connections stand than one call of progress hears of, and the time for all of them is over,
+// as for a process that was stopped.
+TEST(TcpHandshake, AConnectionThatStandsIsNotTooLate) {
+    constexpr size_t kPeers = 40;
+    TcpWorld world(1 + kPeers);
+    std::vector<Endpoint*> endpoints;
+    for (size_t i = 1; i <= kPeers; ++i) {
+        endpoints.push_back(&world.connect(0, i));
+        EXPECT_EQ(endpoints.back()->am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
+    }
+    world.clock.advance(std::chrono::hours(1));
+    world.progress();
+    ASSERT_TRUE(world.peer(0).failures.empty());
+    for (Endpoint* endpoint : endpoints) send_short(world, *endpoint, 1, 7, "");
+    EXPECT_TRUE(world.peer(0).failures.empty());
+    for (size_t i = 1; i <= kPeers; ++i) {
+        world.until([&] { return world.peer(i).received.size() == 1; });
+    }
+}
+
 }  // namespace
 }  // namespace uct::test

@@ -2,6 +2,7 @@
 
 // What a device of TCP says of its link, seen in a network namespace of the test's own.
 
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -121,10 +122,16 @@ TEST(TcpCarrier, AConnectionThatFindsNoWayIsMadeWhenThereIsOne) {
         Endpoint& endpoint = world.connect(0, 1);
         routes.go();
         EXPECT_EQ(endpoint.am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
-        for (int i = 0; i < 5000; ++i) {
-            world.clock.advance(std::chrono::milliseconds(1));
-            world.progress();
-        }
+        const auto pass = [&](int milliseconds) {
+            for (int i = 0; i < milliseconds; ++i) {
+                world.clock.advance(std::chrono::milliseconds(1));
+                world.progress();
+            }
+        };
+        pass(3000);
+        // As if it were stopped.
+        world.clock.advance(std::chrono::minutes(1));
+        pass(3000);
         EXPECT_TRUE(world.peer(0).failures.empty());
         routes.come();
         world.until([&] {
@@ -151,6 +158,32 @@ TEST(TcpCarrier, AConnectionThatFindsNoWayFailsInTime) {
         const auto lasted = world.clock.now() - begin;
         EXPECT_GE(lasted, std::chrono::seconds(2));
         EXPECT_LE(lasted, std::chrono::seconds(3));
+    });
+}
+
+// The time for a handshake is nearly over when the peer, which was stopped, goes on; then the link
+// is lost, and what is sent finds no answer.
+TEST(TcpCarrier, ThatIsLostLateInAHandshakeEndsItNotAtOnce) {
+    with_cable([] {
+        const Routes routes;
+        TcpWorld world(2, {{"TCP_CONN_TIMEOUT", "10s"}});
+        Impostor listener(world);
+        std::unique_ptr<Endpoint> endpoint;
+        ASSERT_EQ(world.peer(0).interface->create_endpoint(listener.address(), &endpoint), UCS_OK);
+        EXPECT_EQ(endpoint->am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
+        listener.hear<tcp::wire::Hello>();
+        world.clock.advance(std::chrono::milliseconds(9900));
+        listener.say(listener.challenge());
+        EXPECT_TRUE(run("ip link set lo down"));
+        world.progress_some(10);
+        // The kernel sends it again in time of its own.
+        poll(nullptr, 0, 1000);
+        world.clock.advance(std::chrono::milliseconds(200));
+        world.progress_some(10);
+        EXPECT_TRUE(world.peer(0).failures.empty());
+        EXPECT_TRUE(run("ip link set lo up"));
+        listener.hear<tcp::wire::Proof>();
+        endpoint.reset();
     });
 }
 

@@ -23,44 +23,73 @@ constexpr ucs::Duration kSilence = 16s;
 struct Watch {
     Silence silence;
     ucs::Time now = ucs::Time{} + 1h;
+    unsigned packets = 0;
+    ucs::Duration quiet{};
 
-    bool looks(ucs::Duration later, unsigned packets, ucs::Duration quiet) {
-        now += later;
+    bool looks(unsigned new_packets, ucs::Duration new_quiet) {
+        packets = new_packets;
+        quiet = new_quiet;
         return silence.lasts({packets, quiet}, now, kSilence);
+    }
+    // Nothing is heard for so long, and this process looks on, or is stopped and looks then.
+    bool waits(std::chrono::seconds span) {
+        bool lasts = false;
+        for (; span > 0s; span -= 1s) lasts = stops(1s);
+        return lasts;
+    }
+    bool stops(ucs::Duration span) {
+        now += span;
+        return looks(packets, quiet + span);
     }
 };
 
 TEST(TcpSilence, LastsIfNothingIsAnsweredForSoLong) {
     Watch watch;
-    EXPECT_FALSE(watch.looks(0s, 2, 1s));
-    EXPECT_FALSE(watch.looks(15s, 5, 16s));
-    EXPECT_TRUE(watch.looks(1s, 6, 17s));
+    EXPECT_FALSE(watch.looks(2, 1s));
+    EXPECT_FALSE(watch.waits(15s));
+    EXPECT_TRUE(watch.waits(1s));
 }
 
 TEST(TcpSilence, BeforeTheFirstPacketIsNone) {
     Watch watch;
     // Nothing was sent for an hour, so nothing was heard.
-    EXPECT_FALSE(watch.looks(0s, 1, 3600s));
-    EXPECT_FALSE(watch.looks(8s, 5, 3608s));
-    EXPECT_TRUE(watch.looks(8s, 6, 3616s));
+    EXPECT_FALSE(watch.looks(1, 3600s));
+    EXPECT_FALSE(watch.waits(8s));
+    EXPECT_FALSE(watch.looks(6, watch.quiet));
+    EXPECT_FALSE(watch.waits(7s));
+    EXPECT_TRUE(watch.waits(1s));
 }
 
 TEST(TcpSilence, IsOverWithAnyAnswer) {
     Watch watch;
-    EXPECT_FALSE(watch.looks(0s, 2, 1s));
+    EXPECT_FALSE(watch.looks(2, 1s));
+    EXPECT_FALSE(watch.waits(15s));
     // A probe was answered between two looks, and the next is under way.
-    EXPECT_FALSE(watch.looks(15s, 1, 2s));
-    EXPECT_FALSE(watch.looks(13s, 2, 15s));
-    EXPECT_TRUE(watch.looks(1s, 2, 16s));
-    EXPECT_FALSE(watch.looks(1s, 0, 0s));
-    EXPECT_FALSE(watch.looks(1s, 2, 16s));
+    EXPECT_FALSE(watch.looks(1, 2s));
+    EXPECT_FALSE(watch.waits(13s));
+    EXPECT_FALSE(watch.looks(2, 15s));
+    EXPECT_TRUE(watch.waits(1s));
+    EXPECT_FALSE(watch.looks(0, 0s));
+    EXPECT_FALSE(watch.looks(2, 16s));
 }
 
 TEST(TcpSilence, OnePacketMayBeLost) {
     Watch watch;
-    EXPECT_FALSE(watch.looks(0s, 1, 1s));
-    EXPECT_FALSE(watch.looks(40s, 1, 41s));
-    EXPECT_TRUE(watch.looks(20s, 2, 61s));
+    EXPECT_FALSE(watch.looks(1, 1s));
+    EXPECT_FALSE(watch.waits(40s));
+    EXPECT_TRUE(watch.looks(2, 41s));
+}
+
+// A link was lost before this process was stopped and is again when it goes on. In between its
+// kernel had nothing to send, so nothing was answered; and it was too busy to look before packets
+// were sent again.
+TEST(TcpSilence, IsNotCountedWhileThisProcessIsStopped) {
+    Watch watch;
+    EXPECT_FALSE(watch.looks(2, 1s));
+    EXPECT_FALSE(watch.waits(3s));
+    EXPECT_FALSE(watch.stops(60s));
+    EXPECT_FALSE(watch.waits(4s));
+    EXPECT_TRUE(watch.waits(5s));
 }
 
 // A receiver that is stopped with a full window for three times the time-out loses nothing.
