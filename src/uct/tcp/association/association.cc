@@ -292,6 +292,7 @@ void Association::connect_failed(TcpConnection& connection, ucs_status_t status)
     TcpConnection* first = connections_[0].get();
     if (connection.index() > 0 && live_session_ != nullptr && status != UCS_ERR_REJECTED &&
         status != UCS_ERR_NO_MEMORY) {
+        ++bulk_failures_;
         live_session_->suspect("no connection");
         drop_bulk();
         return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <boost/intrusive/list.hpp>
 #include <cstddef>
@@ -189,6 +190,13 @@ class Association final : public AssociationHook, public Watched {
     // Which generation of them counts.
     uint32_t bulk_epoch() const { return bulk_epoch_; }
     void set_bulk_epoch(uint32_t epoch) { bulk_epoch_ = epoch; }
+    // How long one of a session may take to be made. Another way may be better, unless several
+    // attempts show that there is none: who posted their chains tries again only so often.
+    ucs::Duration bulk_connect_time() const {
+        constexpr ucs::Duration kFirst = std::chrono::milliseconds(500);
+        return kFirst * (1 << std::min(bulk_failures_, 5u));
+    }
+    void bulk_connected() { bulk_failures_ = 0; }
     // They carry nothing more. Their chains end with UCS_ERR_UNREACHABLE, once the peer can write
     // nothing of them any more.
     // @param always  although there are none: those that are on their way come too late
@@ -280,6 +288,7 @@ class Association final : public AssociationHook, public Watched {
     bool fencing_ = false;  // a flush for the fence is under way
     ucs_status_t status_ = UCS_OK;
     uint32_t bulk_epoch_ = ucs::first_number();
+    unsigned bulk_failures_ = 0;  // since one was made
     uint32_t serial_ = 0;
     size_t operation_count_ = 0;
     size_t first_free_ = 0;  // no slot before it is free

@@ -24,8 +24,6 @@ constexpr ucs::Duration kFirstBackOff = std::chrono::milliseconds(1);
 constexpr unsigned kMostDoublings = 7;
 // While no way leads to the peer.
 constexpr ucs::Duration kNoWayBackOff = std::chrono::milliseconds(100);
-// Of a bulk connection where another way may be better.
-constexpr ucs::Duration kBulkConnectTime = std::chrono::milliseconds(500);
 
 ucs_status_t status_of(int error) {
     switch (error) {
@@ -98,13 +96,15 @@ void TcpConnection::start() {
     }
     Session::Course course{&rail, target->device, target->listener.port};
     ucs::Duration patience = rail.config().conn_timeout;
-    if (const Session* session = association_.session(); session != nullptr && index_ > 0) {
+    const Session* session = association_.session();
+    const bool is_sessions = session != nullptr && index_ > 0;
+    if (is_sessions) {
         if (session->is_moving()) {
             wait_until(State::kBackOff, kFirstBackOff);
             return;
         }
         if (session->course() != nullptr) course = *session->course();
-        patience = std::min(patience, kBulkConnectTime);
+        patience = std::min(patience, association_.bulk_connect_time());
         association_.session()->watch();
     }
     int cause = 0;
@@ -112,7 +112,10 @@ void TcpConnection::start() {
     if (!stream_) {
         ucs::log_debug("{}: cannot connect to {}: {}", course.from->device().name,
                        course.to.ip.text(), std::strerror(cause));
-        if (!waits_for_way(status_of(cause))) fail_later(status_of(cause));
+        if (waits_for_way(status_of(cause))) return;
+        fail_later(status_of(cause));
+        // Who would try again at once finds no way either.
+        if (is_sessions && failure_ == UCS_ERR_UNREACHABLE) wait_until(State::kFailing, patience);
         return;
     }
     wait_until(State::kConnecting, patience);
@@ -270,7 +273,10 @@ void TcpConnection::opened(Beginning beginning) {
     handshake_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
-    if (index_ > 0) limit_send_ahead(stream_.socket(), association_.rail().config());
+    if (index_ > 0) {
+        limit_send_ahead(stream_.socket(), association_.rail().config());
+        association_.bulk_connected();
+    }
     segment_ = longest_segment(stream_.socket());
     has_early_input_ = stream_.has_unread();
     watch_as_needed();

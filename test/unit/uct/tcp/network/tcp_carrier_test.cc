@@ -161,6 +161,51 @@ TEST(TcpCarrier, AConnectionThatFindsNoWayFailsInTime) {
     });
 }
 
+// Who posts chains tries again so often and no more: a loss of a few seconds must not use that up.
+void expect_bulk_to_wait(const char* lose, const char* restore) {
+    with_cable([=] {
+        const Routes routes;
+        TcpWorld world(2, {{"TCP_FAILOVER", "y"}});
+        Endpoint& endpoint = world.connect(0, 1);
+        world.expect_traffic(0, 1);
+        Buffer target(world.peer(0), 4096, '.'), source(world.peer(1), 4096, 'n');
+        const std::vector<ChainPiece> piece = {{target.data(), target.size(),
+                                                target.iov(0, target.size()).memory,
+                                                source.address(), source.key_for(world.peer(0))}};
+        EXPECT_TRUE(run(lose));
+        Waiter get;
+        unsigned failures = 0;
+        const auto goes_on = [&] {
+            world.clock.advance(std::chrono::milliseconds(1));
+            if (get.done && get.status != UCS_OK) {
+                EXPECT_EQ(get.status, UCS_ERR_UNREACHABLE);
+                ++failures;
+                get = {};
+                EXPECT_EQ(endpoint.get_chain(piece, &get), 1);
+            }
+            return get.done;
+        };
+        EXPECT_EQ(endpoint.get_chain(piece, &get), 1);
+        for (int i = 0; i < 5000; ++i) {
+            EXPECT_FALSE(goes_on());
+            world.progress();
+        }
+        EXPECT_LE(failures, 3u);
+        EXPECT_TRUE(run(restore));
+        world.until(goes_on);
+        EXPECT_EQ(target.text(), source.text());
+        EXPECT_TRUE(world.peer(0).failures.empty());
+    });
+}
+
+TEST(TcpCarrier, ABulkConnectionOfASessionWaitsForALinkThatIsLost) {
+    expect_bulk_to_wait("ip link set lo down", "ip link set lo up");
+}
+
+TEST(TcpCarrier, ABulkConnectionOfASessionWaitsForRoutesThatAreLost) {
+    expect_bulk_to_wait("ip rule add pref 5 unreachable", "ip rule del pref 5");
+}
+
 // The time for a handshake is nearly over when the peer, which was stopped, goes on; then the link
 // is lost, and what is sent finds no answer.
 TEST(TcpCarrier, ThatIsLostLateInAHandshakeEndsItNotAtOnce) {
