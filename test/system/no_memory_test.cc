@@ -3,7 +3,7 @@
 // Memory runs out: of all that a step allocates, the k-th allocation fails, for each k until the
 // step gets by without. In start-up, connecting and transfers the same is done to system calls. No
 // exception may leave the C interface, and nothing may hang: what is lost ends its operation or its
-// endpoint.
+// endpoint. A system call that is interrupted loses nothing.
 
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@
 
 namespace {
 
-enum class Resource { kMemory, kSystem };
+enum class Resource { kMemory, kSystem, kNoInterruption };
 
 // Not within calls of the test's own.
 struct Injection {
@@ -107,6 +107,10 @@ Function* next(const char* name) {
 }
 bool call_fails(int error) {
     return fails(Resource::kSystem, error);
+}
+// By a signal, before anything was done.
+bool is_interrupted() {
+    return fails(Resource::kNoInterruption, EINTR);
 }
 void note_opening() {
     watch.openings += watch.is_in_progress;
@@ -168,11 +172,14 @@ int listen(int socket, int backlog) noexcept {
 }
 int connect(int socket, const sockaddr* address, socklen_t length) {
     static auto* const real = next<int(int, const sockaddr*, socklen_t)>("connect");
-    return call_fails(ENOBUFS) ? -1 : real(socket, address, length);
+    if (call_fails(ENOBUFS)) return -1;
+    const int result = real(socket, address, length);
+    // It goes on, as POSIX says.
+    return is_interrupted() ? -1 : result;
 }
 int accept4(int socket, sockaddr* address, socklen_t* length, int flags) {
     static auto* const real = next<int(int, sockaddr*, socklen_t*, int)>("accept4");
-    return call_fails(EMFILE) ? -1 : real(socket, address, length, flags);
+    return call_fails(EMFILE) || is_interrupted() ? -1 : real(socket, address, length, flags);
 }
 int setsockopt(int socket, int level, int name, const void* value, socklen_t length) noexcept {
     static auto* const real = next<int(int, int, int, const void*, socklen_t)>("setsockopt");
@@ -180,31 +187,35 @@ int setsockopt(int socket, int level, int name, const void* value, socklen_t len
 }
 ssize_t send(int socket, const void* bytes, size_t length, int flags) {
     static auto* const real = next<ssize_t(int, const void*, size_t, int)>("send");
-    return call_fails(ENOBUFS) ? -1 : real(socket, bytes, length, flags);
+    return call_fails(ENOBUFS) || is_interrupted() ? -1 : real(socket, bytes, length, flags);
 }
 ssize_t sendmsg(int socket, const msghdr* message, int flags) {
     static auto* const real = next<ssize_t(int, const msghdr*, int)>("sendmsg");
-    return call_fails(ENOBUFS) ? -1 : real(socket, message, flags);
+    return call_fails(ENOBUFS) || is_interrupted() ? -1 : real(socket, message, flags);
 }
 ssize_t recv(int socket, void* bytes, size_t room, int flags) {
     static auto* const real = next<ssize_t(int, void*, size_t, int)>("recv");
-    return call_fails(ENOMEM) ? -1 : real(socket, bytes, room, flags);
+    return call_fails(ENOMEM) || is_interrupted() ? -1 : real(socket, bytes, room, flags);
 }
 ssize_t recvmsg(int socket, msghdr* message, int flags) {
     static auto* const real = next<ssize_t(int, msghdr*, int)>("recvmsg");
-    return call_fails(ENOMEM) ? -1 : real(socket, message, flags);
+    return call_fails(ENOMEM) || is_interrupted() ? -1 : real(socket, message, flags);
 }
 ssize_t process_vm_readv(pid_t process, const iovec* here, unsigned long here_count,
                          const iovec* there, unsigned long there_count,
                          unsigned long flags) noexcept {
     static auto* const real = next<decltype(process_vm_readv)>("process_vm_readv");
-    return call_fails(ENOMEM) ? -1 : real(process, here, here_count, there, there_count, flags);
+    return call_fails(ENOMEM) || is_interrupted()
+               ? -1
+               : real(process, here, here_count, there, there_count, flags);
 }
 ssize_t process_vm_writev(pid_t process, const iovec* here, unsigned long here_count,
                           const iovec* there, unsigned long there_count,
                           unsigned long flags) noexcept {
     static auto* const real = next<decltype(process_vm_writev)>("process_vm_writev");
-    return call_fails(ENOMEM) ? -1 : real(process, here, here_count, there, there_count, flags);
+    return call_fails(ENOMEM) || is_interrupted()
+               ? -1
+               : real(process, here, here_count, there, there_count, flags);
 }
 int epoll_create1(int flags) noexcept {
     static auto* const real = next<int(int)>("epoll_create1");
@@ -315,7 +326,7 @@ int usleep(useconds_t length) {
 int poll(pollfd* entries, nfds_t count, int timeout) {
     static auto* const real = next<int(pollfd*, nfds_t, int)>("poll");
     if (timeout != 0) note_wait();
-    return real(entries, count, timeout);
+    return timeout != 0 && is_interrupted() ? -1 : real(entries, count, timeout);
 }
 int ppoll(pollfd* entries, nfds_t count, const timespec* timeout, const sigset_t* signals) {
     static auto* const real = next<int(pollfd*, nfds_t, const timespec*, const sigset_t*)>("ppoll");
@@ -476,7 +487,13 @@ class Pair {
         for (size_t index = 0; index < size(); ++index) ASSERT_EQ(connect(index), UCS_OK);
         for (size_t from = 0; from < size(); ++from)
             ASSERT_TRUE(brings_word(sides_[from].endpoint, peer(from).worker));
-        if (is_self_) return;
+        if (!is_self_) connect_bystander();
+    }
+    void open_with_bystander() {
+        open();
+        connect_bystander();
+    }
+    void connect_bystander() {
         const ucp_worker_h receiver = worker(target());
         ASSERT_EQ(connect(receiver, receiver, &bystander_errors_, &bystander_), UCS_OK);
         ASSERT_TRUE(brings_word(bystander_, receiver));
@@ -636,6 +653,9 @@ class NoMemory : public ::testing::TestWithParam<const char*> {
         positions_ += static_cast<int>(k - 2);
         RecordProperty("positions", positions_);
     }
+
+    // Each system call that a signal may interrupt is, in turn.
+    void interrupt_all();
 
     // Is there a dedicated transport beside the scalable one?
     static bool has_lanes() {
@@ -1289,7 +1309,8 @@ TEST_P(NoMemory, SystemCallsOfPromotions) {
 }
 
 // A client calls a listener, and both exchange a word over the endpoints of that call.
-void call_listener(Pair& pair) {
+// @return whether it came
+bool call_listener(Pair& pair) {
     sockaddr_in where{};
     where.sin_family = AF_INET;
     where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -1303,7 +1324,8 @@ void call_listener(Pair& pair) {
                               },
                               &request};
     ucp_listener_h listener = nullptr;
-    if (ucp_listener_create(pair.worker(1), &listening, &listener) != UCS_OK) return;
+    if (ucp_listener_create(pair.worker(1), &listening, &listener) != UCS_OK) return false;
+    bool has_come = false;
     ucp_listener_attr_t attr{};
     attr.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
     EXPECT_EQ(ucp_listener_query(listener, &attr), UCS_OK);
@@ -1341,13 +1363,20 @@ void call_listener(Pair& pair) {
                 return !UCS_PTR_IS_PTR(receiving) ||
                        ucp_request_check_status(receiving) != UCS_INPROGRESS;
             };
-            EXPECT_TRUE(pair.until([&] { return is_over() || errors != 0; }))
+            const auto is_told = [&] {
+                const ucs_status_t status = UCS_PTR_IS_PTR(sending)
+                                                ? ucp_request_check_status(sending)
+                                                : UCS_PTR_RAW_STATUS(sending);
+                return errors != 0 || (status != UCS_OK && status != UCS_INPROGRESS);
+            };
+            EXPECT_TRUE(pair.until([&] { return is_over() || is_told(); }))
                 << "a word is lost silently; accepted: " << ucs_status_string(accepted);
             if (!is_over()) ucp_request_cancel(pair.worker(1), receiving);
             end_of(std::exchange(client, nullptr));
             pair.finish(sending);
             if (pair.finish(receiving) == UCS_OK) {
                 EXPECT_EQ(received, sent);
+                has_come = true;
             }
         }
         end_of(client);
@@ -1355,13 +1384,54 @@ void call_listener(Pair& pair) {
     }
     for (int round = 0; round < 10; ++round) pair.step();
     ucp_listener_destroy(listener);
+    return has_come;
 }
 
 TEST_P(NoMemory, ClientsOfListeners) {
     if (std::string(GetParam()) != "tcp") GTEST_SKIP() << "they meet over sockets";
     for (const Resource resource : {Resource::kMemory, Resource::kSystem}) {
-        each([](Pair& pair) { pair.open_and_connect(); }, call_listener, 1, resource);
+        bool has_come = false;
+        each([](Pair& pair) { pair.open_with_bystander(); },
+             [&](Pair& pair) { has_come = call_listener(pair); }, 1, resource);
+        EXPECT_TRUE(has_come) << "with all of it";
         if (HasFailure()) return;
+    }
+}
+
+void NoMemory::interrupt_all() {
+    const auto all = [this](const auto& prepare, const std::function<void(Pair&)>& step) {
+        each(
+            prepare,
+            [&](Pair& pair) {
+                step(pair);
+                EXPECT_FALSE(pair.has_failed());
+            },
+            1, Resource::kNoInterruption);
+    };
+    all([](Pair&) {}, [](Pair& pair) { pair.open(); });
+    all([](Pair& pair) { pair.open(); }, connect_and_exchange_words);
+    const std::function<void(Pair&)> transfers[] = {
+        [](Pair& pair) { send_tagged(pair, 8, true, false); },
+        [](Pair& pair) { send_tagged(pair, kLong, false, false); },
+        [](Pair& pair) { send_tagged(pair, kLongest, true, false); },
+        access_remote_memory,
+        close_in_peace,
+    };
+    for (const auto& transfer : transfers) {
+        SCOPED_TRACE(testing::Message() << "transfer " << &transfer - transfers);
+        all([](Pair& pair) { pair.open_and_connect(); }, transfer);
+        if (HasFailure()) return;
+    }
+    if (!std::string(GetParam()).starts_with("tcp")) return;
+    all([](Pair& pair) { pair.open_with_bystander(); },
+        [](Pair& pair) { EXPECT_TRUE(call_listener(pair)); });
+}
+
+// Whichever call a signal interrupts, nothing comes of it.
+TEST_P(NoMemory, InterruptedSystemCallsChangeNothing) {
+    interrupt_all();
+    if (std::string(GetParam()) == "tcp") {
+        EXPECT_GT(positions_, 0);
     }
 }
 
@@ -1500,6 +1570,11 @@ TEST_P(NoMemoryEncrypted, Eager) {
         each([](Pair& pair) { pair.open_and_connect(); },
              [](Pair& pair) { send_tagged(pair, kLong, false, false); }, 1, resource);
     }
+}
+
+TEST_P(NoMemoryEncrypted, InterruptedSystemCallsChangeNothing) {
+    interrupt_all();
+    EXPECT_GT(positions_, 0);
 }
 
 TEST_P(NoMemoryEncrypted, SystemCallsOfARendezvous) {

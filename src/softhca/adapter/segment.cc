@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
+#include <cerrno>
 
 namespace softhca {
 namespace {
@@ -113,8 +115,12 @@ bool Segment::dead(Owner owner) const {
 
 bool Segment::commit(const void* start, uint64_t bytes) {
     if (fd_ < 0) return true;
-    return posix_fallocate(fd_, static_cast<const char*>(start) - base_,
-                           static_cast<off_t>(bytes)) == 0;
+    const off_t offset = static_cast<const char*>(start) - base_;
+    int error;
+    do {
+        error = posix_fallocate(fd_, offset, static_cast<off_t>(bytes));
+    } while (error == EINTR);
+    return error == 0;
 }
 
 template <class T>
@@ -197,22 +203,26 @@ void Segment::free_rings(MrRecord& mr) {
     mr.key.store(0, std::memory_order_release);
 }
 
+// Holes of the file were never used, and there may be no room to touch them into being.
 template <class T>
 unsigned Segment::reap_table(T* table, uint32_t count, Owner owner) {
     unsigned freed = 0;
-    const uint32_t chunk = 4096;
-    for (uint32_t start = 0; start < count; start += chunk) {
-        // Holes of the file were never used: do not touch them into being.
+    const auto place = [&](uint32_t index) {
+        return off_t(reinterpret_cast<char*>(&table[index]) - base_);
+    };
+    for (uint32_t index = 0, end = count; index < count; index = std::max(index, end + 1)) {
         if (fd_ >= 0) {
-            const off_t from = reinterpret_cast<char*>(&table[start]) - base_;
-            const off_t data = lseek(fd_, from, SEEK_DATA);
-            if (data < 0 || data >= from + off_t(chunk * sizeof(T))) continue;
+            const off_t data = lseek(fd_, place(index), SEEK_DATA);
+            if (data < 0) break;
+            const off_t hole = lseek(fd_, data, SEEK_HOLE);
+            // Whole records alone: others are not in use.
+            index += uint32_t((data - place(index) + off_t(sizeof(T)) - 1) / off_t(sizeof(T)));
+            end = uint32_t(std::min(off_t(count), (hole - place(0)) / off_t(sizeof(T))));
         }
-        for (uint32_t i = start; i < count && i < start + chunk; ++i) {
-            T& record = table[i];
-            if (record.number.load(std::memory_order_acquire) == 0 || record.owner != owner) {
+        for (; index < end; ++index) {
+            T& record = table[index];
+            if (record.number.load(std::memory_order_acquire) == 0 || record.owner != owner)
                 continue;
-            }
             lock(record.lock);
             free_rings(record);
             release(record);

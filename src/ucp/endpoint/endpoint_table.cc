@@ -7,6 +7,7 @@
 
 #include "ucp/endpoint/extras.h"
 #include "ucp/endpoint/lane_state.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 
@@ -42,6 +43,31 @@ void EndpointTable::destroy(Endpoint& endpoint) {
     --count_;
     ++freed_;
     delete &endpoint;
+}
+
+void EndpointTable::answer(uint64_t uuid, AmId id, std::span<const std::byte> message) {
+    if (Endpoint* const endpoint = find(uuid)) return endpoint->send_control(id, message);
+    if (message.size() > LateAnswer::kMostBytes) return;
+    LateAnswer late{uuid, id, static_cast<uint8_t>(message.size()), {}};
+    std::ranges::copy(message, late.bytes.begin());
+    try {
+        if (late_answers_.size() == kMostLateAnswers) late_answers_.pop_front();
+        late_answers_.push_back(late);
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("no memory to remember what worker {:016x} waits for", uuid);
+    }
+}
+
+void EndpointTable::answer_late(Endpoint& endpoint) {
+    if (late_answers_.empty()) [[likely]]
+        return;
+    const auto is_of_peer = [uuid = endpoint.remote_uuid()](const LateAnswer& late) {
+        return late.uuid == uuid;
+    };
+    for (const LateAnswer& late : late_answers_)
+        if (is_of_peer(late))
+            endpoint.send_control(late.id, std::span(late.bytes).first(late.length));
+    std::erase_if(late_answers_, is_of_peer);
 }
 
 Endpoint* EndpointTable::find_owner(const uct::Endpoint* lane) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -33,6 +35,8 @@ class EndpointTable {
     // Frees it. Nothing knows it any more.
     void destroy(Endpoint& endpoint);
     size_t size() const { return count_; }
+    // The worker's own name.
+    uint64_t local_uuid() const { return host_.uuid; }
 
     // The primary endpoint of a peer; null if there is none. Failed ones are not found.
     Endpoint* find(uint64_t uuid) {
@@ -65,6 +69,13 @@ class EndpointTable {
         }
     }
 
+    // Say it to that peer, which waits for it. Where there is no endpoint to the peer (the program
+    // has closed it by force), it is said when there is one again, at the latest when the peer asks
+    // for that (Keepalive); of too many, the oldest are never said.
+    void answer(uint64_t uuid, AmId id, std::span<const std::byte> message);
+    // What the endpoint's peer has not been told before there was this endpoint.
+    void answer_late(Endpoint& endpoint);
+
     // Another endpoint answers the peer from now on, if it has another.
     void resign_primary(Endpoint& endpoint);
     // `endpoint` takes the place of `known`, which is its peer's primary one.
@@ -91,6 +102,15 @@ class EndpointTable {
     struct Hash {
         size_t operator()(uint64_t uuid) const { return ucs::mix64(uuid); }
     };
+    struct LateAnswer {
+        static constexpr size_t kMostBytes = 24;
+        uint64_t uuid;
+        AmId id;
+        uint8_t length;
+        std::array<std::byte, kMostBytes> bytes;
+    };
+    static constexpr size_t kMostLateAnswers = 1024;
+
     using List = boost::intrusive::list<Endpoint, boost::intrusive::constant_time_size<false>>;
     using ByUuid = boost::intrusive::unordered_set<Endpoint, boost::intrusive::key_of_value<Key>,
                                                    boost::intrusive::hash<Hash>,
@@ -108,6 +128,7 @@ class EndpointTable {
     size_t count_ = 0;
     uint64_t looks_ = 0;
     uint64_t freed_ = 0;
+    std::deque<LateAnswer> late_answers_;
     std::vector<Endpoint*> doomed_;
     bool has_unlisted_ = false;  // one that is doomed may not be noted
 };

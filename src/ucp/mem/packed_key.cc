@@ -129,10 +129,12 @@ ucs_status_t PackedKey::parse(std::span<const std::byte> bytes, PackedKey* key) 
 
 std::span<const std::byte> PackedKey::find(unsigned domain, uint32_t kind) const {
     std::span<const std::byte> rest = entries_;
-    while (!rest.empty()) {
+    while (rest.size() > sizeof(PackedKeyEntry)) {
         PackedKeyEntry entry;
         std::memcpy(&entry, rest.data(), sizeof(entry));
         rest = rest.subspan(sizeof(entry));
+        // In shared memory the sender may have written another length since parse() looked.
+        if (entry.length > rest.size()) return {};
         if (entry.domain == domain && entry.kind == kind) return rest.first(entry.length);
         rest = rest.subspan(entry.length);
     }

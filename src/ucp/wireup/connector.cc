@@ -134,7 +134,9 @@ void Connector::forget_peer(uint64_t worker) {
 
 ucs_status_t Connector::create(const WorkerAddress& remote, Endpoint** endpoint) {
     learn_names(remote, true);
-    return find_or_connect(remote, endpoint, nullptr);
+    const ucs_status_t status = find_or_connect(remote, endpoint, nullptr);
+    if (status == UCS_OK) endpoints_.answer_late(**endpoint);
+    return status;
 }
 
 ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, Endpoint** endpoint,
@@ -245,6 +247,7 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
         return UCS_OK;
     }
     endpoint->set_peer_has_greeted();
+    self.endpoints_.answer_late(*endpoint);
     return UCS_OK;
 }
 

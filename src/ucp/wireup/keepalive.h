@@ -12,7 +12,8 @@ namespace ucp {
 //
 // Endpoints with error handling mode peer are checked in turn, so many at each interval
 // (UCX_KEEPALIVE_INTERVAL, UCX_KEEPALIVE_NUM_EPS): their scalable lane sends something harmless,
-// and reports as any failing lane does if nobody takes it.
+// and reports as any failing lane does if nobody takes it. While requests wait for answers, peers
+// are greeted as well, so that who has closed its endpoint can give its own.
 class Keepalive {
   public:
     // @param count  endpoints at each interval; 0: none is ever checked
@@ -55,6 +56,10 @@ inline void Keepalive::check(ucs::Time now) {
         // One without room has something under way, which finds out by itself.
         if (status != UCS_OK && status != UCS_INPROGRESS && status != UCS_ERR_NO_RESOURCE) {
             endpoint.fail(status);
+        } else if (status != UCS_ERR_NO_RESOURCE && endpoint.has_greeted() &&
+                   endpoint.requests().has_named()) {
+            // One that has closed its endpoint has nothing to answer with, until it is greeted.
+            endpoint.greet_again();
         }
     });
     last_ = last;  // 0: from the start

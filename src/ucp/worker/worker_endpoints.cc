@@ -159,7 +159,10 @@ unsigned Worker::end_failed_lanes() {
     if (failed_lanes_.empty()) return 0;
     std::vector<const uct::Endpoint*> lanes;
     for (const auto& [lane, status] : failed_lanes_) lanes.push_back(lane);
+    // Of all at once: a device that breaks takes lanes of all peers along.
     const std::vector<Endpoint*> owners = endpoints_.find_owners(lanes);
+    bulk_.transports_failed(failed_lanes_);
+    queue_pairs_.transports_failed(lanes);
     const auto failures = std::exchange(failed_lanes_, {});
     unsigned events = 0;
     for (size_t index = 0; index < failures.size(); ++index) {
@@ -168,8 +171,7 @@ unsigned Worker::end_failed_lanes() {
         // One lane of an endpoint may take the other along.
         if (endpoint != nullptr && !endpoint->owns(lane)) continue;
         if (endpoint == nullptr) {
-            if (lanes_.kept_lane_failed(lane)) continue;
-            if (!bulk_.transport_failed(lane, status)) queue_pairs_.transport_failed(lane);
+            lanes_.kept_lane_failed(lane);
             continue;
         }
         if (lane == endpoint->scalable()) {

@@ -13,6 +13,7 @@
 
 #include "ucs/config/table.h"
 #include "ucs/sys/host.h"
+#include "ucs/sys/no_signals.h"
 
 namespace ucs {
 
@@ -63,6 +64,8 @@ class FileSink final : public LogSink {
         std::string bytes(line);
         bytes += '\n';
         std::string_view rest = bytes;
+        // Standard error may be a pipe whose reader is gone.
+        const NoPipeSignal guard;
         while (!rest.empty()) {
             const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
             if (written < 0 && errno == EINTR) continue;

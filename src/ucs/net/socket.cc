@@ -11,7 +11,7 @@ namespace ucs::net {
 namespace {
 
 bool would_block(int error) {
-    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+    return error == EAGAIN || error == EWOULDBLOCK;
 }
 
 }  // namespace
@@ -65,14 +65,17 @@ ucs_status_t Socket::listen() {
 }
 
 ucs_status_t Socket::accept(Socket* socket) const {
-    Socket made(accept4(descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Socket made(static_cast<int>(to_end(
+        [&] { return accept4(descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); })));
     if (!made) return UCS_ERR_NO_RESOURCE;
     *socket = std::move(made);
     return UCS_OK;
 }
 
 ucs_status_t Socket::connect(const SocketAddress& address) {
-    if (::connect(descriptor(), address.get(), address.length()) == 0 || errno == EINPROGRESS) {
+    // Interrupted, it goes on all the same.
+    if (::connect(descriptor(), address.get(), address.length()) == 0 || errno == EINPROGRESS ||
+        errno == EINTR) {
         return UCS_INPROGRESS;
     }
     return status_of(errno);

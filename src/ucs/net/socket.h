@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <span>
 
@@ -47,18 +48,20 @@ class Socket {
     ssize_t read(void* buffer, size_t room);
     // @return bytes, which may be 0, or an error
     ssize_t write(const void* bytes, size_t length);
-    // As the system's calls: bytes, 0 at the end of what comes, or -1 and errno.
-    ssize_t receive(void* buffer, size_t room) { return recv(descriptor(), buffer, room, 0); }
+    // As the system's calls: bytes, 0 at the end of what comes, or -1 and errno, but not EINTR.
+    ssize_t receive(void* buffer, size_t room) {
+        return to_end([&] { return recv(descriptor(), buffer, room, 0); });
+    }
     ssize_t receive(std::span<const iovec> pieces) {
         msghdr message = of(pieces);
-        return recvmsg(descriptor(), &message, 0);
+        return to_end([&] { return recvmsg(descriptor(), &message, 0); });
     }
     ssize_t send(const void* bytes, size_t length) {
-        return ::send(descriptor(), bytes, length, MSG_NOSIGNAL);
+        return to_end([&] { return ::send(descriptor(), bytes, length, MSG_NOSIGNAL); });
     }
     ssize_t send(std::span<const iovec> pieces) {
         const msghdr message = of(pieces);
-        return sendmsg(descriptor(), &message, MSG_NOSIGNAL);
+        return to_end([&] { return sendmsg(descriptor(), &message, MSG_NOSIGNAL); });
     }
 
     // Wait until it can be read or written; the one call here that waits. @return false: not yet
@@ -76,6 +79,14 @@ class Socket {
     SocketAddress peer() const;
 
   private:
+    // A signal may interrupt the call.
+    template <typename Call>
+    static ssize_t to_end(Call call) {
+        for (;;) {
+            const ssize_t result = call();
+            if (result >= 0 || errno != EINTR) return result;
+        }
+    }
     static msghdr of(std::span<const iovec> pieces) {
         msghdr message{};
         message.msg_iov = const_cast<iovec*>(pieces.data());

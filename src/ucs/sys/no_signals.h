@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 
+#include <cerrno>
 #include <csignal>
+#include <ctime>
 
 namespace ucs {
 
@@ -20,6 +22,34 @@ class NoSignals {
 
   private:
     sigset_t before_;
+};
+
+// While it lives, a write to a pipe or a socket that nobody reads fails, and raises no signal in
+// this thread.
+class NoPipeSignal {
+  public:
+    NoPipeSignal() {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        sigset_t pending;
+        // One that the program holds back stays its own.
+        is_active_ = sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 0 &&
+                     pthread_sigmask(SIG_BLOCK, &pipe_, &before_) == 0;
+    }
+    ~NoPipeSignal() {
+        if (!is_active_) return;
+        const int error = errno;
+        const timespec at_once{};
+        while (sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+        }
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+        errno = error;
+    }
+    NoPipeSignal(NoPipeSignal&&) = delete;
+
+  private:
+    sigset_t pipe_, before_;
+    bool is_active_;
 };
 
 }  // namespace ucs

@@ -1,9 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "softhca/adapter/segment.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <vector>
+
+namespace {
+
+// Calls that a signal interrupts.
+unsigned interruptions = 0;
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int posix_fallocate(int file, off_t offset, off_t length) {
+    using Function = int(int, off_t, off_t);
+    static auto* const real = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, "posix_fallocate"));
+    if (interruptions == 0) return real(file, offset, length);
+    --interruptions;
+    return EINTR;
+}
 
 namespace softhca::test {
 namespace {
@@ -45,6 +66,23 @@ TEST_F(Segments, RecordsAreUsedInTurnUnderOtherNumbers) {
     EXPECT_NE(again->number, stale);
     EXPECT_EQ(segment_.find_qp(stale), nullptr);
     EXPECT_EQ(segment_.allocate_qp(), nullptr);
+}
+
+TEST(SegmentsOfFiles, AnInterruptionFailsNoAllocation) {
+    const int file = memfd_create("segment", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(file, static_cast<off_t>(Segment::bytes(kSmall))), 0);
+    {
+        interruptions = 1;
+        Segment segment;
+        ASSERT_TRUE(segment.map_file(file, kSmall, true));
+        segment.set_self({0, 1});
+        interruptions = 1;
+        EXPECT_NE(segment.allocate_qp(), nullptr);
+        interruptions = 2;
+        EXPECT_NE(segment.allocate_block(5000), 0u);
+        EXPECT_EQ(interruptions, 0u);
+    }
+    close(file);
 }
 
 TEST_F(Segments, BlocksAreApartAndComeBack) {

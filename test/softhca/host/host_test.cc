@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include <cerrno>
 #include <chrono>
 #include <fstream>
+#include <vector>
 
 #include "softhca/adapter/segment.h"
 #include "softhca/host/process.h"
@@ -166,6 +170,55 @@ TEST_P(HostWide, ComesTogetherUnderALimitOfAddressSpace) {
     a.wire.put(b.wire.get<bool>());
     a.expect_success();
     b.expect_success();
+}
+
+// A /dev/shm of so many KiB, for this process alone; 0: nothing may be written there.
+// @return false without the right to have one
+bool has_dev_shm_of(unsigned kibibytes) {
+    const std::string size = "size=" + std::to_string(kibibytes) + "k";
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("none", "/dev/shm", "tmpfs", kibibytes == 0 ? MS_RDONLY : 0,
+                 kibibytes == 0 ? nullptr : size.c_str()) == 0;
+}
+
+TEST_P(HostWide, WithoutRoomInDevShmThereAreNoAdapters) {
+    for (const unsigned kibibytes : {0u, 16u}) {
+        Process a(environment(), [kibibytes](Wire& wire) {
+            const bool is_there = has_dev_shm_of(kibibytes);
+            wire.put(is_there);
+            if (!is_there) return;
+            int count = -1;
+            ibv_free_device_list(ibv_get_device_list(&count));
+            EXPECT_EQ(count, 0);
+        });
+        if (!a.wire.get<bool>()) GTEST_SKIP() << "needs the right to mount";
+        a.expect_success();
+    }
+}
+
+// It fills up: an error at the call, and what there is works on.
+TEST_P(HostWide, AFullDevShmIsAnErrorAtTheCall) {
+    Process a(environment(), [](Wire& wire) {
+        const bool is_there = has_dev_shm_of(8192);
+        wire.put(is_there);
+        if (!is_there) return;
+        Side side;
+        side.rc.connect(side.host.lid, side.rc.qp->qp_num);
+        std::vector<ibv_cq*> others;
+        do {
+            others.push_back(ibv_create_cq(side.host.context, 1000, nullptr, nullptr, 0));
+        } while (others.back() != nullptr && others.size() < 100'000);
+        EXPECT_EQ(others.back(), nullptr);
+        EXPECT_EQ(errno, ENOMEM);
+        EXPECT_GT(others.size(), 1u);
+        side.rc.post_recv(1, side.buffer.sge(0, 8));
+        side.rc.send(2, side.buffer.sge(8, 8));
+        EXPECT_EQ(side.wait().status, IBV_WC_SUCCESS);
+        EXPECT_EQ(side.wait().status, IBV_WC_SUCCESS);
+    });
+    if (!a.wire.get<bool>()) GTEST_SKIP() << "needs the right to mount";
+    a.expect_success();
 }
 
 TEST_P(HostWide, ReceivePostedLate) {

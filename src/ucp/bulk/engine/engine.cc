@@ -228,12 +228,20 @@ void Engine::forget(Endpoint& endpoint) {
     parts_->paths.erase(*group);
 }
 
-bool Engine::transport_failed(const uct::Endpoint* transport, ucs_status_t status) {
-    Path* path = transport == nullptr ? nullptr : parts_->paths.find(transport);
-    if (path == nullptr) return false;
-    if (path->failure == UCS_OK) path->failure = status;
-    path->group.wake();
-    return true;
+void Engine::transports_failed(std::span<const Failure> failures) {
+    std::vector<const uct::Endpoint*> transports;
+    transports.reserve(failures.size());
+    for (const auto& [transport, status] : failures) transports.push_back(transport);
+    const std::vector<Path*> paths = parts_->paths.find(transports);
+    for (size_t index = 0; index < paths.size(); ++index) {
+        if (paths[index] != nullptr) path_failed(*paths[index], failures[index].second);
+    }
+}
+
+void Engine::path_failed(Path& path, ucs_status_t status) {
+    if (path.transport == nullptr) return;
+    if (path.failure == UCS_OK) path.failure = status;
+    path.group.wake();
 }
 
 // --- what goes by it
@@ -265,6 +273,10 @@ size_t Engine::transfers_in_use() const {
 
 size_t Engine::chains_in_use() const {
     return parts_->poster.chains_in_use();
+}
+
+uint64_t Engine::looks() const {
+    return parts_->paths.looks();
 }
 
 }  // namespace ucp::bulk

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "ucp/bulk/engine/path_owner.h"
 #include "ucp/bulk/schedule/rules.h"
@@ -63,6 +64,8 @@ class Engine {
     Path* add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner);
     // Post nothing more on it; PathOwner::path_gone() follows when what is under way is complete.
     void remove_path(Path& path);
+    // Its transport endpoint is of no use any more: as if that had failed.
+    void path_failed(Path& path, ucs_status_t status);
     // Who is asked for queue pairs, one for all endpoints; null: nobody.
     void set_provider(QueuePairProvider* provider);
 
@@ -84,8 +87,9 @@ class Engine {
     void endpoint_failed(Endpoint& endpoint);
     // The endpoint's memory goes.
     void forget(Endpoint& endpoint);
-    // @return whether the transport endpoint was a path's
-    bool transport_failed(const uct::Endpoint* transport, ucs_status_t status);
+    // Transport endpoints, of which some are paths'; may be told again.
+    using Failure = std::pair<const uct::Endpoint*, ucs_status_t>;
+    void transports_failed(std::span<const Failure> failures);
 
     // --- what goes by it ---
 
@@ -103,6 +107,8 @@ class Engine {
     // Records that are in use.
     size_t transfers_in_use() const;
     size_t chains_in_use() const;
+    // Paths that were looked at for transport endpoints that failed.
+    uint64_t looks() const;
 
   private:
     struct Parts;

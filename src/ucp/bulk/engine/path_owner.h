@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "ucp/mem/remote_memory.h"
 #include "ucs/type/status.h"
@@ -54,8 +55,8 @@ class QueuePairProvider {
     // written here any more, however late. Also for names that are no longer known.
     // @param peer  uuid; there need not be an endpoint to it
     virtual void revoke_queue_pair(uint64_t peer, uint64_t name) = 0;
-    // A queue pair of a thread failed that is no path.
-    virtual void transport_failed(const uct::Endpoint* transport) = 0;
+    // Transport endpoints, some of them perhaps of queue pairs that are no paths.
+    virtual void transports_failed(std::span<const uct::Endpoint* const> transports) = 0;
 
   protected:
     ~QueuePairProvider() = default;

@@ -10,13 +10,21 @@ PathGroup* PathTable::find(const Endpoint& endpoint) const {
     return found == groups_.end() ? nullptr : found->second.get();
 }
 
-Path* PathTable::find(const uct::Endpoint* transport) const {
+std::vector<Path*> PathTable::find(std::span<const uct::Endpoint* const> transports) {
+    std::vector<Path*> found(transports.size());
+    if (groups_.empty()) return found;
+    std::unordered_multimap<const uct::Endpoint*, size_t> places;
+    for (size_t place = 0; place < transports.size(); ++place)
+        places.emplace(transports[place], place);
     for (const auto& [endpoint, group] : groups_) {
         for (const auto& path : group->paths) {
-            if (path->transport == transport && path->kind != Path::Kind::kLane) return path.get();
+            ++looks_;
+            if (path->transport == nullptr || path->kind == Path::Kind::kLane) continue;
+            const auto [first, last] = places.equal_range(path->transport);
+            for (auto at = first; at != last; ++at) found[at->second] = path.get();
         }
     }
-    return nullptr;
+    return found;
 }
 
 // At first with the bandwidth of its device, less what the distance costs.

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "ucp/bulk/engine/path.h"
 #include "ucp/endpoint/rail_table.h"
@@ -21,8 +24,9 @@ class PathTable {
     // With the lane and the rails, if it is new.
     PathGroup& find_or_make(Endpoint& endpoint);
     void erase(PathGroup& group);
-    // The path, not an endpoint's own lane, with this transport endpoint; null: none.
-    Path* find(const uct::Endpoint* transport) const;
+    // The paths, not endpoints' own lanes, with these transport endpoints, in their order; null:
+    // none. Looks at each path once: a device that breaks takes a path of each peer along.
+    std::vector<Path*> find(std::span<const uct::Endpoint* const> transports);
     // Null if the endpoint has kMaxPaths already.
     Path* add_queue_pair(PathGroup& group, const PathParams& params, PathOwner& owner);
     // The endpoint's lane of the moment: what waits for room on another is woken on this one.
@@ -31,6 +35,9 @@ class PathTable {
     // Whose queue pairs are asked for and revoked; null: nobody's.
     void set_provider(QueuePairProvider* provider) { provider_ = provider; }
     QueuePairProvider* provider() const { return provider_; }
+
+    // Paths that were looked at for their transport endpoints.
+    uint64_t looks() const { return looks_; }
 
   private:
     std::unique_ptr<Path> make_path(PathGroup& group, Path::Kind kind, unsigned interface,
@@ -43,6 +50,7 @@ class PathTable {
     const size_t slice_;
     std::unordered_map<const Endpoint*, std::unique_ptr<PathGroup>> groups_;
     QueuePairProvider* provider_ = nullptr;
+    uint64_t looks_ = 0;
 };
 
 }  // namespace bulk

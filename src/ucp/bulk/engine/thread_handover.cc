@@ -184,7 +184,8 @@ void ThreadHandover::queue_pair_failed(const ThreadEvent& event) {
     if (queue_pair.path == nullptr) {
         QueuePairProvider* const provider = paths_.provider();
         if (queue_pair.proxy != nullptr && provider != nullptr) {
-            provider->transport_failed(queue_pair.proxy);
+            const uct::Endpoint* const failed = queue_pair.proxy;
+            provider->transports_failed({&failed, 1});
         }
         return;
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <unordered_set>
 
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/queue_pairs/queue_pair_set.h"
@@ -343,13 +344,21 @@ void QueuePairDriver::drop(Endpoint& endpoint) {
     set->destroy_queue_pairs();
 }
 
-void QueuePairDriver::transport_failed(const uct::Endpoint* transport) {
+void QueuePairDriver::transports_failed(std::span<const uct::Endpoint* const> transports) {
+    if (sets_.empty()) return;
+    const std::unordered_set<const uct::Endpoint*> failed(transports.begin(), transports.end());
+    std::vector<uint64_t> losers;
     for (const auto& [serial, set] : sets_) {
         for (const auto& queue_pair : set->queue_pairs) {
-            if (queue_pair->transport.get() != transport) continue;
+            // What is a path is the engine's business first.
+            if (queue_pair->path != nullptr || !failed.contains(queue_pair->transport.get()))
+                continue;
+            losers.push_back(serial);
             destroy_transport(*queue_pair);
-            return set->queue_pair_lost();
         }
+    }
+    for (const uint64_t serial : losers) {
+        if (const auto set = sets_.find(serial); set != sets_.end()) set->second->queue_pair_lost();
     }
 }
 
@@ -376,9 +385,8 @@ void QueuePairDriver::revoke_queue_pair(uint64_t peer, uint64_t name) {
         if (set->endpoint().remote_uuid() != peer) continue;
         BulkQueuePair* queue_pair = set->find(name);
         if (queue_pair == nullptr) continue;
-        if (queue_pair->path != nullptr) {
-            engine_.transport_failed(queue_pair->transport.get(), UCS_ERR_CONNECTION_RESET);
-        }
+        if (queue_pair->path != nullptr)
+            engine_.path_failed(*queue_pair->path, UCS_ERR_CONNECTION_RESET);
         destroy_transport(*queue_pair);
         return set->queue_pair_lost();
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -99,7 +100,7 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
 
     // --- QueuePairProvider ---
     void wanted(Endpoint& endpoint) override;
-    void transport_failed(const uct::Endpoint* transport) override;
+    void transports_failed(std::span<const uct::Endpoint* const> transports) override;
     void revoke_queue_pair(uint64_t peer, uint64_t name) override;
 
   private:

@@ -211,7 +211,7 @@ void QueuePairSet::destroy_queue_pairs() {
             continue;
         }
         // The engine hears of it first, and gives the path back later.
-        driver_.engine().transport_failed(queue_pair->transport.get(), UCS_ERR_CANCELED);
+        driver_.engine().path_failed(*queue_pair->path, UCS_ERR_CANCELED);
         driver_.destroy_transport(*queue_pair);
         driver_.keep_orphan(std::move(queue_pair));
     }

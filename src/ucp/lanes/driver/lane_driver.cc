@@ -430,15 +430,14 @@ void LaneDriver::lane_failed(Endpoint& endpoint, ucs_status_t status) {
     negotiator_.on_lane_failed(endpoint.serial(), status);
 }
 
-bool LaneDriver::kept_lane_failed(const uct::Endpoint* lane) {
+void LaneDriver::kept_lane_failed(const uct::Endpoint* lane) {
     const auto found = std::ranges::find_if(
         kept_, [lane](const auto& entry) { return entry.second.dedicated.get() == lane; });
-    if (found == kept_.end()) return false;
+    if (found == kept_.end()) return;
     const lanes::PeerId peer{found->first, 0};
     kept_.erase(found);
     tick();
     negotiator_.on_kept_lane_lost(peer);
-    return true;
 }
 
 void LaneDriver::marker_posted(Endpoint& endpoint) {

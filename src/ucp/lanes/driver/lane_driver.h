@@ -70,8 +70,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     // @return true if nothing here knows the endpoint any more, so that it may be freed
     bool release_endpoint(Endpoint& endpoint);
     void lane_failed(Endpoint& endpoint, ucs_status_t status);
-    // @return false if the transport endpoint is not that of a kept lane
-    bool kept_lane_failed(const uct::Endpoint* lane);
+    // The transport endpoint need not be that of a kept lane.
+    void kept_lane_failed(const uct::Endpoint* lane);
     void marker_posted(Endpoint& endpoint);
     void lane_full(Endpoint& endpoint);
     // Start to give back all lanes.

@@ -37,10 +37,8 @@ Memory* memory_of(const TagReceive& receive) {
 }
 
 void tell_sender(Rendezvous& rndv, uint64_t sender, uint64_t request, ucs_status_t status) {
-    Endpoint* endpoint = rndv.endpoints.find(sender);
-    if (endpoint == nullptr) return;
-    const RndvDone done{request, endpoint->local_uuid(), static_cast<int8_t>(status)};
-    endpoint->send_control(AmId::kRndvAts, std::as_bytes(std::span(&done, 1)));
+    const RndvDone done{request, rndv.endpoints.local_uuid(), static_cast<int8_t>(status)};
+    rndv.endpoints.answer(sender, AmId::kRndvAts, std::as_bytes(std::span(&done, 1)));
 }
 
 // Ask the sender for the bytes from `offset` on. With `offer` it may put them; the registration is
@@ -309,7 +307,10 @@ void Rendezvous::receive(Request& request, const Announcement& announcement) {
     receive.wanted = std::min<size_t>(rts.length, receive.buffer.length());
     request.received = receive.wanted;
     Endpoint* endpoint = endpoints.find(rts.sender);
-    if (endpoint == nullptr) return requests.finish_later(request, UCS_ERR_CONNECTION_RESET);
+    if (endpoint == nullptr) {
+        tell_sender(*this, rts.sender, rts.request, UCS_ERR_CONNECTION_RESET);
+        return requests.finish_later(request, UCS_ERR_CONNECTION_RESET);
+    }
     const bool truncated = receive.wanted < rts.length;
     if (receive.wanted == 0 ||
         (truncated && receive.buffer.type_class() == DatatypeClass::kGeneric)) {

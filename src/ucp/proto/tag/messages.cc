@@ -85,14 +85,8 @@ ucs_status_t TagEngine::on_sync_ack(void* arg, void* data, size_t length, uct::R
 
 void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
     if (sync_request == 0) return;
-    Endpoint* endpoint = endpoints_.find(sender);
-    if (endpoint == nullptr) {
-        ucs::log_debug("worker {:016x} is unknown: its synchronous send is not acknowledged",
-                       sender);
-        return;
-    }
     const SyncAckHeader header{sync_request};
-    endpoint->send_control(AmId::kTagSyncAck, std::as_bytes(std::span(&header, 1)));
+    endpoints_.answer(sender, AmId::kTagSyncAck, std::as_bytes(std::span(&header, 1)));
 }
 
 // @param receive  what it goes to; null: no receive was posted

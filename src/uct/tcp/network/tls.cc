@@ -169,6 +169,18 @@ TlsContext::TlsContext(uint64_t records_per_key)
 
 // --- between OpenSSL and the socket
 
+namespace {
+
+ssize_t put_bytes(int descriptor, const void* bytes, size_t length) {
+    ssize_t put = 0;
+    do {
+        put = ::send(descriptor, bytes, length, MSG_NOSIGNAL);
+    } while (put < 0 && errno == EINTR);
+    return put;
+}
+
+}  // namespace
+
 struct Tls::SocketBio {
     static Tls& of(BIO* way) { return *static_cast<Tls*>(BIO_get_data(way)); }
 
@@ -198,7 +210,7 @@ struct Tls::SocketBio {
         const auto wanted = static_cast<size_t>(length);
         size_t taken = 0;
         if (tls.backlog() == 0) {
-            const ssize_t put = ::send(tls.descriptor_, bytes, wanted, MSG_NOSIGNAL);
+            const ssize_t put = put_bytes(tls.descriptor_, bytes, wanted);
             const bool is_gone = put < 0 && (errno == EPIPE || errno == ECONNRESET);
             if (is_gone) {
                 // There may still be something to read: the end comes to light there.
@@ -238,8 +250,7 @@ bool Tls::keep(const char* bytes, size_t length) {
 
 bool Tls::flush() {
     while (backlog() > 0) {
-        const ssize_t put =
-            ::send(descriptor_, backlog_.get() + backlog_begin_, backlog(), MSG_NOSIGNAL);
+        const ssize_t put = put_bytes(descriptor_, backlog_.get() + backlog_begin_, backlog());
         if (put <= 0) return false;
         backlog_begin_ += static_cast<size_t>(put);
     }

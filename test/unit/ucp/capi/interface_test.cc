@@ -54,6 +54,51 @@ TEST(Keepalive, FindsADeadPeerOfAnIdleEndpoint) {
     EXPECT_EQ(peer[1].count + peer[3].count + silent.count, 0u);
 }
 
+// Who has closed its endpoint by force has nothing to answer with, until it is greeted again.
+TEST(Keepalive, EndsSendsWhoseReceiverHasClosedItsEndpoint) {
+    for (const size_t length : {size_t{100}, size_t{1'000'000}}) {
+        for (const bool is_early : {false, true}) {
+            SCOPED_TRACE(testing::Message() << length << " bytes, closed before: " << is_early);
+            Cluster::Options options;
+            options.config.keepalive_interval = std::chrono::microseconds(500);
+            options.config.keepalive_endpoints = 1;
+            Cluster cluster(2, options);
+            Failures peer;
+            const ucp_ep_h endpoint =
+                cluster.connect(0, 1, peer.params(UCP_ERR_HANDLING_MODE_PEER));
+            const ucp_ep_h back = cluster.endpoint(1, 0);
+            uint64_t number = 1;
+            cluster.finish(ucp_tag_send_nbx(endpoint, &number, sizeof(number), 1, &kNothing));
+            cluster.steps(100);
+            ucp_request_param_t force{};
+            force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+            force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+            const auto close = [&] {
+                cluster.finish(ucp_ep_close_nbx(back, &force));
+                cluster.forget(1, 0);
+                cluster.steps(10);
+            };
+            const auto sent = pattern(length, 4);
+            std::vector<uint8_t> received(length);
+            if (is_early) close();
+            const ucs_status_ptr_t sending =
+                ucp_tag_send_sync_nbx(endpoint, sent.data(), length, 2, &kNothing);
+            ASSERT_TRUE(UCS_PTR_IS_PTR(sending));
+            cluster.steps(100);
+            if (!is_early) close();
+            const ucs_status_t taken = cluster.finish(ucp_tag_recv_nbx(
+                cluster.worker(1), received.data(), length, 2, UINT64_MAX, &kNothing));
+            // Both ends say the same of it.
+            EXPECT_EQ(cluster.finish(sending), taken);
+            EXPECT_TRUE(taken == UCS_OK || taken == UCS_ERR_CONNECTION_RESET) << taken;
+            if (taken == UCS_OK) {
+                EXPECT_EQ(received, sent);
+            }
+            EXPECT_EQ(peer.count, 0u);
+        }
+    }
+}
+
 TEST(Keepalive, CanBeTurnedOff) {
     Cluster::Options options;
     options.config.keepalive_interval = std::chrono::microseconds(500);

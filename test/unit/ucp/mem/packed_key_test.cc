@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/packed_key.h"
 
+#include "common/hex.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/select/worker_address.h"
@@ -40,6 +41,45 @@ TEST_F(PackedKeys, TellWhatTheyAreFor) {
     EXPECT_FALSE(key.find(0, cluster_.b().context().domains()[0].kind).empty());
     EXPECT_TRUE(key.find(0, 12345).empty());
     EXPECT_TRUE(key.find(9, cluster_.b().context().domains()[0].kind).empty());
+}
+
+// A key of version 1, of one domain; made from the layout, with the checksum of that version.
+TEST(RecordedKeys, OfVersion1AreRead) {
+    constexpr std::string_view kRecorded =
+        "534c524b5a38034e010001003a000000887766554433221109000000000000000010000000000000"
+        "640000000000000002040d0c0b0aa1a2a3a4";
+    const std::vector<std::byte> bytes = ucs::test::bytes_of_hex(kRecorded);
+    PackedKey key;
+    ASSERT_EQ(PackedKey::parse(bytes.data(), &key), UCS_OK);
+    EXPECT_EQ(key.header().version, 1);
+    EXPECT_EQ(key.header().identity, 0x1122334455667788u);
+    EXPECT_EQ(key.header().region, 9u);
+    EXPECT_EQ(key.header().address, 0x1000u);
+    EXPECT_EQ(key.header().length, 100u);
+    EXPECT_EQ(ucs::test::hex_of(key.find(2, 0x0a0b0c0d)), "a1a2a3a4");
+    // The next version's would be refused.
+    std::vector<std::byte> later = bytes;
+    later[8] = std::byte{2};
+    EXPECT_EQ(PackedKey::parse(later.data(), &key), UCS_ERR_INVALID_ADDR);
+}
+
+// A sender on the same host may write into its message while it is read.
+TEST_F(PackedKeys, AreHeldToTheirBoundsWhateverTheyBecome) {
+    const uint32_t kind = cluster_.b().context().domains()[0].kind;
+    for (size_t place = sizeof(PackedKeyHeader); place < packed_.size(); ++place) {
+        for (const int value : {0, 1, 0x7f, 0xff}) {
+            std::vector<std::byte> bytes = packed_;
+            PackedKey key;
+            ASSERT_EQ(PackedKey::parse(bytes, &key), UCS_OK);
+            bytes[place] = static_cast<std::byte>(value);
+            for (const unsigned domain : {0u, 1u, 127u, 255u}) {
+                const std::span<const std::byte> found = key.find(domain, kind);
+                if (found.empty()) continue;
+                ASSERT_GE(found.data(), bytes.data());
+                ASSERT_LE(found.data() + found.size(), bytes.data() + bytes.size()) << place;
+            }
+        }
+    }
 }
 
 TEST_F(PackedKeys, EveryTruncationIsRefused) {

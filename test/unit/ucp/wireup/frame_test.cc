@@ -7,7 +7,9 @@
 #include <poll.h>
 
 #include <cstring>
+#include <numeric>
 
+#include "common/hex.h"
 #include "ucs/sys/random.h"
 
 namespace ucp::wireup {
@@ -89,6 +91,47 @@ TEST(Frame, ManyBehindEachOther) {
     Frame frame;
     for (int count = 0; count < 3; ++count) EXPECT_EQ(read_all(ends, &frame), UCS_OK);
     EXPECT_EQ(read_all(ends, &frame), UCS_ERR_CONNECTION_RESET);
+}
+
+// What version 3 of the handshake has said, and what is said today.
+TEST(Frame, RecordedOnesAreThoseOfToday) {
+    EXPECT_EQ(kProtocol, 3) << "record another version beside this one";
+    EXPECT_EQ(kOldestProtocol, 3);
+    Call call{kHandshakeMagic, 3, 3, 0, 1, {}, {}};
+    std::iota(reinterpret_cast<uint8_t*>(call.nonce.data()),
+              reinterpret_cast<uint8_t*>(call.nonce.data()) + sizeof(call.nonce), uint8_t{0x10});
+    CallAnswer answer{kHandshakeMagic, 3, 3, 0, Verdict::kProve, {}, {}};
+    std::iota(reinterpret_cast<uint8_t*>(answer.nonce.data()),
+              reinterpret_cast<uint8_t*>(answer.nonce.data()) + sizeof(answer.nonce),
+              uint8_t{0x40});
+    EXPECT_EQ(ucs::test::hex_of_object(call),
+              "534c4353030003000000000001000000101112131415161718191a1b1c1d1e1f2021222324252627"
+              "28292a2b2c2d2e2f");
+    EXPECT_EQ(ucs::test::hex_of_object(answer),
+              "534c4353030003000000000002000000404142434445464748494a4b4c4d4e4f5051525354555657"
+              "58595a5b5c5d5e5f");
+    Frame frame = example();
+    frame.address.resize(4);
+    std::vector<std::byte> connect = pack_frame(frame);
+    FrameSeal(FrameSeal::End::kClient, "our common word", call, answer).append(connect);
+    EXPECT_EQ(ucs::test::hex_of(connect),
+              "534c434d020101004d00000000000000580000000000000004000000090909096502fde1ec2169f6"
+              "8fb4fc63502ee2005a5f052b56a7836964770c97a1c8be7b");
+    frame.kind = FrameKind::kAccept;
+    frame.has_client_id = false;
+    frame.client_id = 0;
+    std::vector<std::byte> accept = pack_frame(frame);
+    FrameSeal(FrameSeal::End::kServer, "our common word", call, answer).append(accept);
+    EXPECT_EQ(ucs::test::hex_of(accept),
+              "534c434d0202000000000000000000005800000000000000040000000909090992713ae159bd6386"
+              "dda60a7f30215e5d5169032478266109f74c903aa1f0f486");
+    for (const auto& [kind, recorded] :
+         {std::pair{FrameKind::kReject, "534c434d020300000000000000000000000000000000000000000000"},
+          std::pair{FrameKind::kBye, "534c434d020400000000000000000000000000000000000000000000"}}) {
+        Frame empty;
+        empty.kind = kind;
+        EXPECT_EQ(ucs::test::hex_of(pack_frame(empty)), recorded);
+    }
 }
 
 // Any header with one byte changed is refused, or is a frame of the length that it says.

@@ -2,13 +2,16 @@
 
 // Programs that do not leave the library in peace: signals at any point, threads that are cancelled
 // within a callback, processes that end without closing anything, descriptors beyond exec(), clocks
-// that are set.
+// that are set, and hosts where /dev/shm is of no use.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -31,6 +35,19 @@
 
 namespace {
 
+// While a test has connections broken: sends that found them so.
+std::atomic<bool> are_connections_broken{false};
+std::atomic<unsigned> broken_sends{0};
+
+// As the kernel does it.
+ssize_t send_to_nobody(int socket, int flags) {
+    ++broken_sends;
+    shutdown(socket, SHUT_RDWR);
+    if ((flags & MSG_NOSIGNAL) == 0) (void)raise(SIGPIPE);
+    errno = EPIPE;
+    return -1;
+}
+
 // While a test sets the calendar: how often, and how many timers were asked to go by it.
 std::atomic<bool> is_calendar_set{false};
 std::atomic<unsigned> calendar_reads{0}, calendar_timers{0};
@@ -42,7 +59,7 @@ bool is_monotonic(clockid_t clock) {
 
 }  // namespace
 
-// In place of the C library's: of the calendar, each second answer is an hour early, the others
+// In place of the C library's. Of the calendar, each second answer is an hour early, the others
 // late.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
     const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
@@ -50,6 +67,14 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
         (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
         time->tv_sec += calendar_reads.fetch_add(1) % 2 == 0 ? 3600 : -3600;
     return result;
+}
+extern "C" ssize_t send(int socket, const void* bytes, size_t length, int flags) {
+    if (are_connections_broken) return send_to_nobody(socket, flags);
+    return syscall(SYS_sendto, socket, bytes, length, flags, nullptr, 0);
+}
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+    if (are_connections_broken) return send_to_nobody(socket, flags);
+    return syscall(SYS_sendmsg, socket, message, flags);
 }
 extern "C" int timerfd_create(int clock, int flags) noexcept {
     if (is_calendar_set && !is_monotonic(clock)) ++calendar_timers;
@@ -350,6 +375,83 @@ TEST_P(Disturbed, ACalendarThatIsSetHurtsNobody) {
     // Lines of the log say when, and a file of costs has an age.
     EXPECT_LE(calendar_reads, 10u);
 }
+
+// Nothing of the library lies in /dev/shm: one that is full, or may not be written, stops nobody.
+TEST_P(Disturbed, NothingOfDevShmIsNeeded) {
+    for (const bool is_full : {false, true}) {
+        const pid_t child = fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+            const bool is_alone =
+                unshare(CLONE_NEWNS) == 0 &&
+                mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                mount("none", "/dev/shm", "tmpfs", is_full ? 0 : MS_RDONLY, "size=4k") == 0;
+            if (!is_alone) _exit(77);
+            if (is_full) {
+                const int file = open("/dev/shm/all", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+                const std::vector<char> bytes(1 << 16);
+                EXPECT_LT(write(file, bytes.data(), bytes.size()),
+                          static_cast<ssize_t>(bytes.size()));
+            }
+            Node here(GetParam()), there(GetParam());
+            const ucp_ep_h endpoint = here.connect(there.address());
+            for (const size_t length : {size_t{8}, size_t{20'000}, size_t{4'000'000}})
+                expect_message(here, endpoint, there, length, 1);
+            EXPECT_EQ(finish({here.worker, there.worker}, ucp_ep_close_nbx(endpoint, &kNothing)),
+                      UCS_OK);
+            _exit(HasFailure() ? 1 : 0);
+        }
+        int status = 0;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+            GTEST_SKIP() << "needs the right to mount";
+        EXPECT_EQ(status, 0);
+    }
+}
+
+// A peer that is gone is told by what a send returns.
+class BrokenPipes : public ::testing::TestWithParam<bool> {};
+
+TEST_P(BrokenPipes, RaiseNoSignal) {
+    static std::atomic<unsigned> signals;
+    signals = 0;
+    struct sigaction action {
+    }, before{};
+    action.sa_handler = [](int) { ++signals; };
+    ASSERT_EQ(sigaction(SIGPIPE, &action, &before), 0);
+    if (GetParam()) {
+        setenv("UCX_TCP_ENCRYPT", "y", 1);
+        setenv("UCX_TCP_JOB_KEY", "our common word", 1);
+    }
+    broken_sends = 0;
+    {
+        Node here("tcp"), there("tcp");
+        const ucp_ep_h endpoint = here.connect(there.address());
+        expect_message(here, endpoint, there, 20'000, 1);
+        are_connections_broken = true;
+        const std::vector<uint8_t> bytes(20'000);
+        const ucs_status_ptr_t sending =
+            ucp_tag_send_nbx(endpoint, bytes.data(), bytes.size(), 2, &kNothing);
+        EXPECT_TRUE(until({here.worker, there.worker}, [] { return broken_sends != 0; }));
+        for (int round = 0; round < 100; ++round) {
+            ucp_worker_progress(here.worker);
+            ucp_worker_progress(there.worker);
+        }
+        are_connections_broken = false;
+        finish({here.worker, there.worker}, sending);
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        EXPECT_EQ(finish({here.worker, there.worker}, ucp_ep_close_nbx(endpoint, &force)), UCS_OK);
+    }
+    unsetenv("UCX_TCP_ENCRYPT");
+    unsetenv("UCX_TCP_JOB_KEY");
+    EXPECT_EQ(signals, 0u);
+    EXPECT_EQ(sigaction(SIGPIPE, &before, nullptr), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Encrypted, BrokenPipes, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "yes" : "no"; });
 
 INSTANTIATE_TEST_SUITE_P(Over, Disturbed, ::testing::Values("tcp", "sm"),
                          [](const auto& info) { return std::string(info.param); });

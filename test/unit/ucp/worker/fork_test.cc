@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "ucp/api/ucp.h"
 #include "unit/ucp/no_options.h"
@@ -15,12 +16,12 @@
 namespace ucp::test {
 namespace {
 
-// Two workers of this process that reach each other over TCP.
+// Two workers of this process that reach each other over one transport.
 class Family {
   public:
-    Family() {
-        setenv("UCX_TLS", "tcp", 1);
-        setenv("UCX_NET_DEVICES", "lo", 1);
+    explicit Family(const std::string& transport) {
+        setenv("UCX_TLS", transport.c_str(), 1);
+        if (transport == "tcp") setenv("UCX_NET_DEVICES", "lo", 1);
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
         params.features = UCP_FEATURE_TAG;
@@ -74,8 +75,10 @@ class Family {
     uint64_t number_ = 0;
 };
 
-TEST(Fork, AChildThatCleansUpTakesNothingFromItsParent) {
-    Family family;
+class Fork : public testing::TestWithParam<const char*> {};
+
+TEST_P(Fork, AChildThatCleansUpTakesNothingFromItsParent) {
+    Family family(GetParam());
     family.expect_traffic();
     const pid_t child = fork();
     ASSERT_GE(child, 0);
@@ -89,6 +92,9 @@ TEST(Fork, AChildThatCleansUpTakesNothingFromItsParent) {
     for (int i = 0; i < 100; ++i) family.expect_traffic();
     family.end();
 }
+
+INSTANTIATE_TEST_SUITE_P(Over, Fork, testing::Values("tcp", "sm"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace ucp::test

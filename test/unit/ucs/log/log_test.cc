@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <regex>
 #include <sstream>
@@ -83,6 +85,41 @@ TEST(Log, CaptureRestoresTheLevel) {
 
 TEST(LogDeath, FatalSaysWhyAndAborts) {
     EXPECT_DEATH(log_fatal("queue {} is broken", 7), "log_test.cc:[0-9]+ FATAL queue 7 is broken");
+}
+
+// A line that nobody reads any more is no reason to end the program.
+TEST(LogPipe, WithoutAReaderIsWrittenToInVain) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    close(ends[0]);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        static volatile sig_atomic_t signals;
+        signals = 0;
+        dup2(ends[1], STDERR_FILENO);
+        set_log_sink(nullptr);
+        (void)signal(SIGPIPE, [](int) { signals = signals + 1; });
+        log_error("to nobody");
+        // One that the program has held back is not taken from it.
+        sigset_t pipe_signal;
+        sigemptyset(&pipe_signal);
+        sigaddset(&pipe_signal, SIGPIPE);
+        sigprocmask(SIG_BLOCK, &pipe_signal, nullptr);
+        raise(SIGPIPE);
+        log_error("to nobody");
+        const int before = signals;
+        sigprocmask(SIG_UNBLOCK, &pipe_signal, nullptr);
+        if (before != 0) _exit(1);
+        if (signals != 1) _exit(2);
+        (void)signal(SIGPIPE, SIG_DFL);
+        log_error("to nobody");
+        _exit(0);
+    }
+    close(ends[1]);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
 }
 
 class LogVariables : public test::EnvironmentTest {

@@ -2,6 +2,8 @@
 
 // Bulk transfers while paths fail: errors, silence, links down, late writes.
 
+#include <deque>
+
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/engine/path.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
@@ -369,7 +371,7 @@ struct Provider final : QueuePairProvider {
     uint64_t name = 0;
 
     void wanted(Endpoint&) override {}
-    void transport_failed(const uct::Endpoint*) override {}
+    void transports_failed(std::span<const uct::Endpoint* const>) override {}
     void revoke_queue_pair(uint64_t, uint64_t which) override {
         ++revoked;
         name = which;
@@ -414,13 +416,46 @@ TEST(OwnedPaths, ThatFailAreRevokedByTheirNamesAndGo) {
     OwnedPath pair(1 << 20);
     pair.fill(6);
     const ucs_status_ptr_t put = pair.start_put();
-    pair.cluster.inner(0).bulk().transport_failed(pair.path->transport, UCS_ERR_IO_ERROR);
+    const Engine::Failure failures[] = {{pair.path->transport, UCS_ERR_IO_ERROR}};
+    pair.cluster.inner(0).bulk().transports_failed(failures);
     EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
     ASSERT_TRUE(pair.cluster.until([&] { return pair.owner.gone != 0; }));
     EXPECT_EQ(pair.owner.failed, 1u);
     EXPECT_GE(pair.provider.revoked, 1u);
     EXPECT_EQ(pair.provider.name, 0x1234u);
     EXPECT_TRUE(pair.there == pair.here);
+}
+
+// A device breaks that has a path of each of many endpoints.
+TEST(ManyPaths, ThatFailAtOnceAreLookedForAtOnce) {
+    constexpr size_t kCount = 100;
+    BulkCluster pair(1 << 16, fast_options());
+    Engine& engine = pair.cluster.inner(0).bulk();
+    std::deque<ucp::test::Region> regions;
+    std::vector<ucs_status_ptr_t> puts;
+    std::vector<Path*> rails;
+    std::vector<Engine::Failure> failures;
+    // One that is no path's.
+    failures.emplace_back(unwrap(pair.endpoint).scalable(), UCS_ERR_IO_ERROR);
+    pair.fill(7);
+    for (size_t index = 0; index < kCount; ++index) {
+        const ucp_ep_h endpoint = pair.cluster.connect(0, 1);
+        ucp::test::Region& region = regions.emplace_back(pair.cluster.context(1), pair.here.size());
+        region.open(endpoint);
+        puts.push_back(ucp_put_nbx(endpoint, pair.here.data(), pair.here.size(), region.address(),
+                                   region.key, &kNothing));
+        const PathGroup* const group = engine.find(unwrap(endpoint));
+        ASSERT_NE(group, nullptr);
+        ASSERT_EQ(group->paths.size(), 2u);
+        rails.push_back(group->paths.back().get());
+        failures.emplace_back(rails.back()->transport, UCS_ERR_IO_ERROR);
+    }
+    const uint64_t before = engine.looks();
+    engine.transports_failed(failures);
+    EXPECT_LE(engine.looks() - before, 2 * (kCount + 1));
+    for (const Path* rail : rails) EXPECT_EQ(rail->failure, UCS_ERR_IO_ERROR);
+    for (const ucs_status_ptr_t put : puts) EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+    for (const ucp::test::Region& region : regions) EXPECT_TRUE(region.bytes == pair.here);
 }
 
 TEST(OwnedPaths, GoWithTheirEndpoint) {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/hex.h"
+
 namespace ucp::bulk {
 namespace {
 
@@ -412,6 +414,35 @@ TEST_F(OneEnd, OnlyTheLowerEndOpens) {
     lower.on_message(message(Type::kOpen, 3, 1));
     EXPECT_EQ(lower.state(), State::kClosed);
     EXPECT_TRUE(sent.empty());
+}
+
+// What is said since version 3 of worker addresses.
+TEST(QueuePairMessages, RecordedOnesAreRead) {
+    const RailAddresses rail{0x11223344, 1, 2, {3, std::byte{7}}, {{2, std::byte{8}}}};
+    const std::string recorded_rails = "4433221101020103020707070808";
+    EXPECT_EQ(ucs::test::hex_of(encode(std::span(&rail, 1))), recorded_rails);
+    const auto rails = decode_rail_addresses(ucs::test::bytes_of_hex(recorded_rails));
+    ASSERT_TRUE(rails);
+    ASSERT_EQ(rails->size(), 1u);
+    EXPECT_EQ(rails->front().kind, rail.kind);
+    EXPECT_EQ(rails->front().addresses, rail.addresses);
+    const std::pair<QueuePairMessage, std::string> messages[] = {
+        {{Type::kOpen, 5, false, {2, std::byte{9}}}, "0100050000000909"},
+        {{Type::kGrant, 5, false, {2, std::byte{9}}}, "0200050000000909"},
+        {{Type::kUp, 5, false, {}}, "030005000000"},
+        {{Type::kDown, 5, true, {}}, "040105000000"},
+        {{Type::kAsk, 5, false, {}}, "050005000000"},
+        {{Type::kStill, 5, true, {}}, "060105000000"},
+    };
+    for (const auto& [message, recorded] : messages) {
+        EXPECT_EQ(ucs::test::hex_of(encode(message)), recorded);
+        const auto read = decode_queue_pair_message(ucs::test::bytes_of_hex(recorded));
+        ASSERT_TRUE(read) << recorded;
+        EXPECT_EQ(read->type, message.type);
+        EXPECT_EQ(read->epoch, message.epoch);
+        EXPECT_EQ(read->is_answer, message.is_answer);
+        EXPECT_EQ(read->addresses, message.addresses);
+    }
 }
 
 TEST(QueuePairMessages, OnlyWhatEncodeMakesIsRead) {

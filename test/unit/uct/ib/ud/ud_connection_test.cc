@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include "common/hex.h"
 #include "unit/uct/ib/ud/ud_network.h"
 
 namespace uct::ib::ud::test {
@@ -247,6 +248,52 @@ TEST(Sender, ALostAcknowledgementOfWhatWasHeldIsAskedForAgain) {
         SentPacket& packet = done.front();
         done.pop_front();
         End::release(packet);
+    }
+}
+
+// What packets of version 1 are like, to whom does not know the sender and to whom does, and of
+// acknowledgements.
+TEST(Packets, RecordedOnesAreRead) {
+    Header first;
+    first.is_numbered = true;
+    first.has_more = true;
+    first.id = 7;
+    first.source = 9;
+    first.number = 1;
+    first.hello = Hello{{.mtu = 5, .lid = 7, .gid = {0xfe, 0x80, 1}}, {17, 5}, 3};
+    Header later;
+    later.is_numbered = true;
+    later.asks_acknowledgement = true;
+    later.id = 8;
+    later.destination = 4;
+    later.source = 9;
+    later.number = 0x01020304;
+    later.acknowledged = 2;
+    Header ping = later;
+    ping.id = 0;
+    ping.is_ping = true;
+    Header acknowledgement;
+    acknowledgement.destination = 4;
+    acknowledgement.source = 9;
+    acknowledgement.acknowledged = 6;
+    acknowledgement.selective_words = 1;
+    acknowledgement.selective[0] = 5;
+    const std::pair<Header, std::string> packets[] = {
+        {first,
+         "011507000000000009000000010000000000000001050700fe800100000000000000000000000000"
+         "d011000005000000030000000000000000000000"},
+        {later, "0106080004000000090000000403020102000000"},
+        {ping, "010e000004000000090000000403020102000000"},
+        {acknowledgement, "01000001040000000900000000000000060000000500000000000000"}};
+    for (const auto& [header, recorded] : packets) {
+        Bytes bytes(header.length());
+        header.write(bytes.data());
+        EXPECT_EQ(ucs::test::hex_of(bytes), recorded);
+        const auto read = Header::read(ucs::test::bytes_of_hex(recorded));
+        ASSERT_TRUE(read);
+        Bytes again(read->length());
+        read->write(again.data());
+        EXPECT_EQ(again, bytes);
     }
 }
 

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "common/hex.h"
+
 namespace uct::tcp {
 namespace {
 
@@ -31,6 +33,16 @@ std::vector<std::byte> written(const Address& address) {
 TEST(TcpAddresses, AreReadAsTheyWereWritten) {
     EXPECT_EQ(DeviceAddress::read(written(device())), device());
     EXPECT_EQ(ListenerAddress::read(written(listener())), listener());
+}
+
+TEST(TcpAddresses, RecordedOnesOfVersion3AreRead) {
+    const std::string recorded_device = "04010a0900010000000000000000000000008877665544332211",
+                      recorded_listener =
+                          "a00f0000990000000000000001000000000000000200000000000000";
+    EXPECT_EQ(ucs::test::hex_of(written(device())), recorded_device);
+    EXPECT_EQ(ucs::test::hex_of(written(listener())), recorded_listener);
+    EXPECT_EQ(DeviceAddress::read(ucs::test::bytes_of_hex(recorded_device)), device());
+    EXPECT_EQ(ListenerAddress::read(ucs::test::bytes_of_hex(recorded_listener)), listener());
 }
 
 TEST(TcpAddresses, OfAnotherLengthAreNone) {
