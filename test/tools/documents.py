@@ -305,8 +305,9 @@ def undocumented_functions(source):
         with open(os.path.join(source, header), encoding="utf-8") as file:
             lines = file.read().splitlines()
         for number, line in enumerate(lines, 1):
-            match = re.match(r"(?!typedef|return|#)[a-z][\w ]*[ *](uc[pxstm]+_\w+)\(", line)
-            if match and not lines[number - 2].rstrip().endswith("*/"):
+            match = re.match(r"(?:UCS_F_DEVICE )?(?!typedef|return|#)[a-z][\w ]*[ *]+(uc[pxstm]+_\w+)\(", line)
+            before = [each for each in lines[: number - 1] if not each.startswith("template <")]
+            if match and not before[-1].rstrip().endswith("*/"):
                 yield header, number, match.group(1)
 
 
