@@ -85,6 +85,8 @@ for example in hello client_server; do
 done
 timeout 60 "$folder/hello" >"$folder/heard" || say "examples/hello.c fails: $?"
 [ "$(grep -c '^process [0-9]* hears: hello$' "$folder/heard")" -eq 2 ] || say "examples/hello.c: $(cat "$folder/heard")"
+UCX_TLS=none timeout 60 "$folder/hello" >"$folder/heard" 2>&1 && say "examples/hello.c says nothing of an error"
+grep -q '^hello: No such device' "$folder/heard" || say "examples/hello.c, without a transport: $(cat "$folder/heard")"
 port=$((10000 + $$ % 10000))
 timeout 60 "$folder/client_server" $port >"$folder/heard" &
 for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -93,6 +95,20 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 wait $! || say "examples/client_server.c: the listener fails"
 grep -q '^the caller says: hello$' "$folder/heard" || say "examples/client_server.c: nothing was heard"
+
+# --- Open MPI without the command, as README.md and docs/mpi.md have it
+by_hand() {
+    sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' "$here/../../$1" | sed -n 's/^    \(export LD_LIBRARY_PATH=.*\|mpirun -x LD_.*\)/\1/p'
+}
+lines=$(by_hand docs/mpi.md)
+[ "$(by_hand README.md)" = "$(echo "$lines" | sed "s|PREFIX|\$PWD/build/prefix|")" ] || say "README.md and docs/mpi.md differ: $lines"
+if command -v mpirun.openmpi >/dev/null && mpicc.openmpi "$here/../mpi/programs/ring.c" -o "$folder/program" 2>"$folder/log"; then
+    lines=$(echo "$lines" | sed "s|PREFIX|$prefix|; s|^mpirun|timeout 120 mpirun.openmpi|")
+    (cd "$folder" && export UCX_LOG_LEVEL=info OMPI_MCA_rmaps_base_oversubscribe=1 &&
+        export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 && eval "$lines") >"$folder/out" 2>&1 ||
+        { say "docs/mpi.md, by hand: fails"; tail -n 20 "$folder/out"; }
+    [ "$(grep -c "Swiftlane .* in $prefix/lib/swiftlane/ucx/libucp" "$folder/out")" -eq 4 ] || say "docs/mpi.md, by hand: on another library"
+fi
 
 # --- beside the system's UCX, in one process
 $cc -I"$prefix/include" "$here/two_libraries.c" -o "$folder/two" -ldl

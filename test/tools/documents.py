@@ -5,9 +5,10 @@
     documents.py --source DIR --build DIR [--list]
 
 A command is an indented line, or one between fences of sh or console; a comment behind it begins with two spaces and "#". Those of `swiftlane` are run, as
-they stand or, if they take long or need what is not here, as OTHERWISE says; others must at least exist: a script,
-a target of make, a program that the tree builds. A command that OTHERWISE names and no document shows is an error, so
-that the list stays short. Of commands in the middle of a text the subcommand and the options must exist.
+they stand or, if they take long or need what is not here, as OTHERWISE says. Scripts and programs of the tree must
+exist and have the options that are shown, as must targets of make. On pages for users all others stand in ELSEWHERE,
+which says what runs them. What OTHERWISE or ELSEWHERE names and no document shows is an error, so that the lists stay
+short. Of commands in the middle of a text the subcommand and the options must exist.
 
 Lines of docs/troubleshooting.md that begin with ">" are what the library writes, with "..." for what varies: the rest
 must stand in the sources. Pictures have the panels, axes and curves of those that contrib/pictures draws now; their
@@ -79,6 +80,31 @@ OTHERWISE = {
         "bench mbw_mr --device soft --ranks 2 --pairs 1 --verify --lanes scalable,dynamic,dedicated --size 8 "
         "--time 10ms --settle 0",
 }
+
+# Commands that are neither of swiftlane nor of the tree, by how they begin: the test that runs them, or None where
+# nothing here can.
+ELSEWHERE = {
+    "mpirun -x LD_LIBRARY_PATH --mca pml ucx": "test/package/installed.sh",
+    "PKG_CONFIG_PATH=PREFIX/lib/pkgconfig cc program.c": "test/package/installed.sh",
+    "cmake -DCMAKE_PREFIX_PATH=PREFIX": "test/package/installed.sh",
+    "cc program.c -IPREFIX/include": "test/package/installed.sh",
+    "cc examples/hello.c": "test/package/installed.sh",
+    "./hello": "test/package/installed.sh",
+    "cc examples/client_server.c": "test/package/installed.sh",
+    "./client_server": "test/package/installed.sh",
+    "LD_LIBRARY_PATH=PREFIX/lib/swiftlane/softhca ibv_devinfo": "test/softhca/programs.sh",
+    "LD_LIBRARY_PATH=PREFIX/lib/swiftlane/softhca ib_write_bw -c DC": "test/softhca/programs.sh",
+    "ibv_devinfo -v": "test/softhca/programs.sh",
+    "salloc -N 2 contrib/check-hardware": None,
+    "podman build -f contrib/packages/Containerfile": None,
+    "docker run": None,
+    "mpirun -np 64 apptainer": None,
+    "bpftrace -p PID": None,  # test/abi/probes.sh: the probes are those that the page lists
+    "gdb -p PID": None,
+    "./configure --enable-fuzz": None,
+}
+# These hold figures of what is, no commands.
+FOR_DEVELOPERS = ("docs/design/", "docs/architecture.md")
 
 
 def documents(source):
@@ -184,25 +210,43 @@ def run(build, folder, settings, words):
     return None if result.returncode == 0 else f"exit status {result.returncode}: {result.stdout[-500:]}"
 
 
-def missing(source, build, command):
-    """What another command names and is not there; None if nothing is amiss."""
-    word = command.split()[0]
-    while re.match(r"[A-Z_]+=", word):
-        command = command.split(None, 1)[1]
-        word = command.split()[0]
-    if word == "make":
-        targets = [each for each in command.split()[1:] if "=" not in each and not each.startswith("-")]
-        makefile = ""
-        for path in [os.path.join(build, "Makefile"), *glob.glob(os.path.join(source, "**/*.am"), recursive=True)]:
-            with open(path, encoding="utf-8") as file:
-                makefile += file.read() + "\n"
+def missing(source, build, document, command, unused):
+    """What another command names and is not there, or that nothing runs it; None if nothing is amiss.
+
+    What it has of ELSEWHERE is taken from `unused`."""
+    for start, test in ELSEWHERE.items():
+        if command.startswith(start):
+            unused.discard(start)
+            return None if test is None or os.path.exists(os.path.join(source, test)) else f"no file {test}"
+    words = [word for word in command.split() if not re.match(r"[A-Z_]+=", word)]
+    if not words or words[0] == "export":
+        return None
+    makefile = ""
+    for path in [os.path.join(build, "Makefile"), *glob.glob(os.path.join(source, "**/*.am"), recursive=True)]:
+        with open(path, encoding="utf-8") as file:
+            makefile += file.read() + "\n"
+    if words[0] == "make":
+        targets = [each for each in words[1:] if "=" not in each and not each.startswith("-")]
         for target in targets:
             if not re.search(rf"^{re.escape(target)}(\$\(EXEEXT\))?( [^:=\n]*)?:", makefile, re.M):
                 return f"no target {target}"
         return None
+    if words[0] == "python3":
+        del words[0]
+    word = re.sub(r"^(BUILD|\.\.)/", "", words[0])
     if word.startswith(("contrib/", "test/", "examples/")):
-        known = os.path.exists(os.path.join(source, word)) or glob.glob(os.path.join(build, word + "*"))
-        return None if known else f"no file {word}"
+        path = os.path.join(source, word)
+        if not os.path.exists(path):
+            return None if re.search(rf"\b{re.escape(word)}\b", makefile) else f"no file {word}"
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(os.path.join(source, "configure.ac"), encoding="utf-8") as file:
+            text += re.sub(r"AC_ARG_(WITH|ENABLE)\(\[?([\w-]+)", r"--with-\2 --without-\2 --enable-\2 --disable-\2", file.read())
+        options = [each.split("=")[0] for each in words[1 : (words + ["--"]).index("--")] if each.startswith("--")]
+        return next((f"{word} has no {each}" for each in options if not re.search(rf"{each}\b", text)), None)
+    # What begins like a command, and is no line of C.
+    if re.fullmatch(r"(?!//)[a-z./][\w./+-]*", word) and command[-1] not in ";{}" and not document.startswith(FOR_DEVELOPERS):
+        return "nothing runs it: ELSEWHERE says what does"
     return None
 
 
@@ -261,8 +305,9 @@ def undocumented_functions(source):
         with open(os.path.join(source, header), encoding="utf-8") as file:
             lines = file.read().splitlines()
         for number, line in enumerate(lines, 1):
-            match = re.match(r"(?!typedef|return|#)[a-z][\w ]*[ *](uc[pxstm]+_\w+)\(", line)
-            if match and not lines[number - 2].rstrip().endswith("*/"):
+            match = re.match(r"(?:UCS_F_DEVICE )?(?!typedef|return|#)[a-z][\w ]*[ *]+(uc[pxstm]+_\w+)\(", line)
+            before = [each for each in lines[: number - 1] if not each.startswith("template <")]
+            if match and not before[-1].rstrip().endswith("*/"):
                 yield header, number, match.group(1)
 
 
@@ -295,12 +340,12 @@ def main():
     parser.add_argument("--list", action="store_true", help="print what would be run")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
-    failed, ran, unused = 0, 0, set(OTHERWISE)
+    failed, ran, unused, unused_elsewhere = 0, 0, set(OTHERWISE), set(ELSEWHERE)
     with tempfile.TemporaryDirectory() as folder:
         for document, number, command in commands(options.source):
             part = swiftlane_part(command)
             if part is None:
-                problem = missing(options.source, options.build, command)
+                problem = missing(options.source, options.build, document, command, unused_elsewhere)
                 if problem:
                     print(f"{document}:{number}: {command}: {problem}")
                     failed += 1
@@ -341,8 +386,10 @@ def main():
         failed += 1
     for words in sorted(unused):
         print(f"no document shows: swiftlane {words}")
+    for start in sorted(unused_elsewhere):
+        print(f"no document shows: {start}")
     print(f"{ran} commands of documents, {failed} failed")
-    return 1 if failed or unused or not ran else 0
+    return 1 if failed or unused or unused_elsewhere or not ran else 0
 
 
 if __name__ == "__main__":

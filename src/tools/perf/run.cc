@@ -237,6 +237,7 @@ struct TargetRun : Run {
 
     std::mutex mutex;
     std::exception_ptr failure;
+    std::atomic<bool> initiator_has_left{false};
     std::vector<std::jthread> threads;
 };
 
@@ -308,6 +309,9 @@ void run_target(Channel& channel) {
         run->threads.emplace_back([run, &peer, &channel] {
             try {
                 serve(*peer);
+                // The initiator waits until its last message is acknowledged, which over ud takes
+                // this end's progress.
+                while (!run->initiator_has_left) peer->progress();
             } catch (...) {
                 const std::lock_guard lock(run->mutex);
                 run->failure = std::current_exception();
@@ -317,6 +321,7 @@ void run_target(Channel& channel) {
     }
     // The channel's end tells that the initiator is gone, and with it all reason to serve.
     const auto message = channel.receive();
+    run->initiator_has_left = true;
     {
         const std::lock_guard lock(run->mutex);
         if (run->failure != nullptr) std::rethrow_exception(run->failure);

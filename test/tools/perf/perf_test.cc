@@ -57,6 +57,18 @@ TEST(Perf, EveryOperationMovesEveryByteOverTheEmulatedAdapter) {
     }
 }
 
+// There the last message is acknowledged by the target's progress alone.
+TEST(Perf, EndsOverDatagramsToo) {
+    setenv("UCX_UD_TIMEOUT", "20s", 1);
+    for (const char* transports : {"ud", "ud,rc"}) {
+        SCOPED_TRACE(transports);
+        expect_sound(run_to_json("put", {"--soft", "--tls", transports, "--size", "64",
+                                         "--iterations", "3", "--warmup", "1", "--window", "2"}),
+                     1);
+    }
+    unsetenv("UCX_UD_TIMEOUT");
+}
+
 TEST(Perf, BatchesMoveEveryByteAndNotify) {
     expect_sound(run_to_json("batch", {"--soft", "--size", "0:2", "--pieces", "9", "--iterations",
                                        "3", "--verify", "--notify"}),

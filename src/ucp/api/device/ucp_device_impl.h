@@ -62,9 +62,11 @@ enum {
 /* --- the threads of a level: their number, which of them this is, and where they meet */
 
 #ifdef __CUDA_ARCH__
+/** @return which thread of its block this is */
 UCS_F_DEVICE unsigned ucp_device_block_rank() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
+/** @return how many threads its block has */
 UCS_F_DEVICE unsigned ucp_device_block_size() {
     return blockDim.x * blockDim.y * blockDim.z;
 }
@@ -116,8 +118,11 @@ struct ucp_device_team<UCS_DEVICE_LEVEL_GRID> {
 #else
 template <ucs_device_level_t level>
 struct ucp_device_team {
+    /** @return which thread of the level this is, from 0 on */
     UCS_F_DEVICE size_t rank() { return 0; }
+    /** @return how many threads the level has */
     UCS_F_DEVICE size_t size() { return 1; }
+    /** Wait until all threads of the level have come here. */
     UCS_F_DEVICE void sync() {}
 };
 #endif
@@ -161,6 +166,7 @@ UCS_F_DEVICE void ucp_device_copy_words(char** to, const char** from, size_t* le
     *length -= count * sizeof(Word);
 }
 
+/** Copy by all threads of the level, the longest words first that both ends allow. */
 template <ucs_device_level_t level>
 UCS_F_DEVICE void ucp_device_copy(char* to, const char* from, size_t length) {
     const size_t rank = ucp_device_team<level>::rank(), size = ucp_device_team<level>::size();
@@ -230,6 +236,7 @@ UCS_F_DEVICE char* ucp_device_remote_place(const ucp_device_remote_mem_list_t* l
                    ucp_device_list_word(&element->mapped_offset));
 }
 
+/** @return where an element's memory is, NULL if the list has no such element */
 UCS_F_DEVICE const char* ucp_device_local_place(const ucp_device_local_mem_list_t* list,
                                                 unsigned index) {
     const ucp_device_local_mem_elem_t* const element =
@@ -238,6 +245,7 @@ UCS_F_DEVICE const char* ucp_device_local_place(const ucp_device_local_mem_list_
     return (const char*)ucp_device_list_word(&element->addr);
 }
 
+/** End an operation: its request, if there is one, has the status then. */
 UCS_F_DEVICE ucs_status_t ucp_device_end(ucp_device_request_t* req, ucs_status_t status) {
     if (req != NULL) req->status = status;
     return status;
