@@ -64,9 +64,10 @@ void EndpointTable::answer_late(Endpoint& endpoint) {
     const auto is_of_peer = [uuid = endpoint.remote_uuid()](const LateAnswer& late) {
         return late.uuid == uuid;
     };
-    for (const LateAnswer& late : late_answers_)
+    for (const LateAnswer& late : late_answers_) {
         if (is_of_peer(late))
             endpoint.send_control(late.id, std::span(late.bytes).first(late.length));
+    }
     std::erase_if(late_answers_, is_of_peer);
 }
 
