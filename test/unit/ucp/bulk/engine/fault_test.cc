@@ -14,7 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using Device = uct::mock::Fabric::Device;
 using ucp::test::Cluster;
-using ucp::test::pattern;
 
 Cluster::Options fast_options(unsigned devices = 2) {
     Cluster::Options options = BulkCluster::options(devices);

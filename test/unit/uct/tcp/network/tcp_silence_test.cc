@@ -15,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using tcp::Silence;
-using tcp::Unanswered;
 
 constexpr ucs::Duration kSilence = 16s;
 
