@@ -1008,6 +1008,14 @@ void close_in_peace(Pair& pair) {
     pair.leave(0);
 }
 
+constexpr void (*kTransfers[])(Pair&) = {
+    [](Pair& pair) { send_tagged(pair, 8, true, false); },
+    [](Pair& pair) { send_tagged(pair, kLong, false, false); },
+    [](Pair& pair) { send_tagged(pair, kLongest, true, false); },
+    access_remote_memory,
+    close_in_peace,
+};
+
 TEST_P(NoMemory, Close) {
     each([](Pair& pair) { pair.open_and_connect(); }, close_in_peace);
 }
@@ -1015,15 +1023,8 @@ TEST_P(NoMemory, Close) {
 TEST_P(NoMemory, SystemCallsOfTransfers) {
     const std::string transport = GetParam();
     if (transport != "tcp" && transport != "sm") GTEST_SKIP() << "transfers ask no system";
-    const std::function<void(Pair&)> transfers[] = {
-        [](Pair& pair) { send_tagged(pair, 8, true, false); },
-        [](Pair& pair) { send_tagged(pair, kLong, false, false); },
-        [](Pair& pair) { send_tagged(pair, kLongest, true, false); },
-        access_remote_memory,
-        close_in_peace,
-    };
-    for (const auto& transfer : transfers) {
-        SCOPED_TRACE(testing::Message() << "transfer " << &transfer - transfers);
+    for (const auto& transfer : kTransfers) {
+        SCOPED_TRACE(testing::Message() << "transfer " << &transfer - kTransfers);
         each([](Pair& pair) { pair.open_and_connect(); }, transfer, 1, Resource::kSystem);
         if (HasFailure()) return;
     }
@@ -1410,15 +1411,8 @@ void NoMemory::interrupt_all() {
     };
     all([](Pair&) {}, [](Pair& pair) { pair.open(); });
     all([](Pair& pair) { pair.open(); }, connect_and_exchange_words);
-    const std::function<void(Pair&)> transfers[] = {
-        [](Pair& pair) { send_tagged(pair, 8, true, false); },
-        [](Pair& pair) { send_tagged(pair, kLong, false, false); },
-        [](Pair& pair) { send_tagged(pair, kLongest, true, false); },
-        access_remote_memory,
-        close_in_peace,
-    };
-    for (const auto& transfer : transfers) {
-        SCOPED_TRACE(testing::Message() << "transfer " << &transfer - transfers);
+    for (const auto& transfer : kTransfers) {
+        SCOPED_TRACE(testing::Message() << "transfer " << &transfer - kTransfers);
         all([](Pair& pair) { pair.open_and_connect(); }, transfer);
         if (HasFailure()) return;
     }
