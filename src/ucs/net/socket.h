@@ -78,8 +78,7 @@ class Socket {
     SocketAddress local() const;
     SocketAddress peer() const;
 
-  private:
-    // A signal may interrupt the call.
+    // A call of the system's, made again as often as a signal interrupts it.
     template <typename Call>
     static ssize_t to_end(Call call) {
         for (;;) {
@@ -87,6 +86,8 @@ class Socket {
             if (result >= 0 || errno != EINTR) return result;
         }
     }
+
+  private:
     static msghdr of(std::span<const iovec> pieces) {
         msghdr message{};
         message.msg_iov = const_cast<iovec*>(pieces.data());

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,6 +11,7 @@
 #include <fstream>
 #include <vector>
 
+#include "common/dev_shm.h"
 #include "softhca/adapter/segment.h"
 #include "softhca/host/process.h"
 
@@ -172,20 +171,10 @@ TEST_P(HostWide, ComesTogetherUnderALimitOfAddressSpace) {
     b.expect_success();
 }
 
-// A /dev/shm of so many KiB, for this process alone; 0: nothing may be written there.
-// @return false without the right to have one
-bool has_dev_shm_of(unsigned kibibytes) {
-    const std::string size = "size=" + std::to_string(kibibytes) + "k";
-    return unshare(CLONE_NEWNS) == 0 &&
-           mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-           mount("none", "/dev/shm", "tmpfs", kibibytes == 0 ? MS_RDONLY : 0,
-                 kibibytes == 0 ? nullptr : size.c_str()) == 0;
-}
-
 TEST_P(HostWide, WithoutRoomInDevShmThereAreNoAdapters) {
     for (const unsigned kibibytes : {0u, 16u}) {
         Process a(environment(), [kibibytes](Wire& wire) {
-            const bool is_there = has_dev_shm_of(kibibytes);
+            const bool is_there = ucs::test::mount_dev_shm(kibibytes);
             wire.put(is_there);
             if (!is_there) return;
             int count = -1;
@@ -200,7 +189,7 @@ TEST_P(HostWide, WithoutRoomInDevShmThereAreNoAdapters) {
 // It fills up: an error at the call, and what there is works on.
 TEST_P(HostWide, AFullDevShmIsAnErrorAtTheCall) {
     Process a(environment(), [](Wire& wire) {
-        const bool is_there = has_dev_shm_of(8192);
+        const bool is_there = ucs::test::mount_dev_shm(8192);
         wire.put(is_there);
         if (!is_there) return;
         Side side;

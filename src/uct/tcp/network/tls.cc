@@ -18,6 +18,8 @@
 #include <string_view>
 #include <utility>
 
+#include "ucs/net/socket.h"
+
 namespace uct::tcp {
 
 namespace {
@@ -172,11 +174,8 @@ TlsContext::TlsContext(uint64_t records_per_key)
 namespace {
 
 ssize_t put_bytes(int descriptor, const void* bytes, size_t length) {
-    ssize_t put = 0;
-    do {
-        put = ::send(descriptor, bytes, length, MSG_NOSIGNAL);
-    } while (put < 0 && errno == EINTR);
-    return put;
+    return ucs::net::Socket::to_end(
+        [&] { return ::send(descriptor, bytes, length, MSG_NOSIGNAL); });
 }
 
 }  // namespace

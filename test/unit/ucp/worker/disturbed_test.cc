@@ -8,9 +8,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -30,6 +28,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/dev_shm.h"
 #include "ucp/api/ucp.h"
 #include "unit/ucp/no_options.h"
 
@@ -382,11 +381,7 @@ TEST_P(Disturbed, NothingOfDevShmIsNeeded) {
         const pid_t child = fork();
         ASSERT_GE(child, 0);
         if (child == 0) {
-            const bool is_alone =
-                unshare(CLONE_NEWNS) == 0 &&
-                mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                mount("none", "/dev/shm", "tmpfs", is_full ? 0 : MS_RDONLY, "size=4k") == 0;
-            if (!is_alone) _exit(77);
+            if (!ucs::test::mount_dev_shm(is_full ? 4 : 0)) _exit(77);
             if (is_full) {
                 const int file = open("/dev/shm/all", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
                 const std::vector<char> bytes(1 << 16);

@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/net/mac.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
+
+#include "common/hex.h"
 
 namespace ucs::net {
 namespace {
 
-std::string hex(const Mac& mac) {
-    std::string text;
-    for (const std::byte byte : mac) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-    return text;
-}
-
 // RFC 4231, test case 2.
 TEST(Mac, IsThatOfTheStandard) {
     const Mac whole = MacWriter("Jefe").add("what do ya want for nothing?").end();
-    EXPECT_EQ(hex(whole), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    EXPECT_EQ(ucs::test::hex_of(whole),
+              "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     const Mac pieces = MacWriter("Jefe").add("what do ya want ").add("for nothing?").end();
     EXPECT_TRUE(are_equal(whole, pieces));
 }
