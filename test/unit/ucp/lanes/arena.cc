@@ -28,7 +28,7 @@ Arena::Arena() : bytes_(new std::byte[kSize]) {
 }
 
 void Arena::clear() {
-    new (bytes_.get()) Head{sizeof(Head), {}};
+    new (bytes_.get()) Head{sizeof(Head), kSize, {}};
 }
 
 void Arena::save(Image& image) const {
@@ -47,7 +47,8 @@ void* Arena::take(std::size_t size) {
         head().free[grains] = block->next;
         return block;
     }
-    if (head().used + grains * kGrain > kSize) throw std::bad_alloc();
+    if (head().used + grains * kGrain > head().large) throw std::bad_alloc();
+    if (size >= kLarge) return bytes_.get() + (head().large -= grains * kGrain);
     return bytes_.get() + std::exchange(head().used, head().used + grains * kGrain);
 }
 

@@ -11,6 +11,9 @@ namespace lanes_test::explore {
 // Memory in which all that a thread allocates lies for a while, so that it can be put back as it
 // was, pointers and all: an image of its bytes, taken and restored. Nothing in it is ever
 // destroyed. arena.cc replaces the program's operator new.
+//
+// Blocks of kLarge bytes and more are in no image: they are room that is empty between events (the
+// negotiator's for what it will ask of its sink), and most of all memory.
 class Arena {
   public:
     // What this thread allocates comes from the arena.
@@ -52,6 +55,7 @@ class Arena {
 
   private:
     static constexpr std::size_t kSize = 1 << 20;
+    static constexpr std::size_t kLarge = 4096;
     static constexpr std::size_t kGrain = 16;
     static constexpr std::size_t kClasses = 128;
     struct Free {
@@ -60,6 +64,7 @@ class Arena {
     // In front of the blocks, and so a part of each image.
     struct Head {
         std::size_t used;
+        std::size_t large;                 // where the large blocks begin, at the end of all
         std::array<Free*, kClasses> free;  // what was given back, by its number of grains
     };
 

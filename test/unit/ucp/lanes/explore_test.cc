@@ -8,16 +8,17 @@
 #include <atomic>
 #include <cctype>
 #include <cstdio>
+#include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <mutex>
 #include <ostream>
 #include <string>
 #include <thread>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "unit/ucp/lanes/arena.h"
+#include "unit/ucp/lanes/encoder.h"
 #include "unit/ucp/lanes/explore_world.h"
 
 namespace lanes_test::explore {
@@ -37,49 +38,70 @@ struct Result {
     std::string path;
 };
 
-// Two hashes of the encoding.
-struct Digest {
-    std::size_t one, other;
-    bool operator==(const Digest&) const = default;
-};
-struct DigestHash {
-    std::size_t operator()(const Digest& digest) const { return digest.one; }
-};
-
-Digest digest_of(const World& world) {
-    const std::string code = world.encode();
-    return {std::hash<std::string>()(code), std::hash<std::string>()("other" + code)};
-}
-
-// Which states have been seen, by their digests, for many threads at once.
+// Which states have been seen, by 105 bits of their digests, for many threads at once: tables with
+// open addressing, at most three quarters full.
 class Seen {
   public:
     // @return whether it had not been
     bool insert(const Digest& digest) {
-        Part& part = parts_[digest.other % parts_.size()];
         const Arena::Outside outside;
+        Part& part = parts_[digest.one % parts_.size()];
+        const Entry entry{digest.one >> 32 | 1, digest.other, digest.other >> 32};
         const std::lock_guard lock(part.mutex);
-        return part.digests.insert(digest).second;
+        Entry& place = part.find(entry);
+        if (place == entry) return false;
+        place = entry;
+        if (++part.count > part.entries.size() / 4 * 3) part.grow();
+        return true;
     }
 
   private:
+    // Twelve bytes; the first is nought where there is none.
+    struct Entry {
+        std::uint32_t one = 0, other = 0, third = 0;
+        Entry() = default;
+        Entry(std::uint64_t a, std::uint64_t b, std::uint64_t c)
+            : one(static_cast<std::uint32_t>(a)),
+              other(static_cast<std::uint32_t>(b)),
+              third(static_cast<std::uint32_t>(c)) {}
+        bool operator==(const Entry&) const = default;
+    };
     struct Part {
         std::mutex mutex;
-        std::unordered_set<Digest, DigestHash> digests;
+        std::size_t count = 0;
+        std::vector<Entry> entries = std::vector<Entry>(64);
+
+        // Where it is, or would be.
+        Entry& find(const Entry& entry) {
+            for (std::size_t at = entry.other;; ++at) {
+                Entry& place = entries[at & (entries.size() - 1)];
+                if (place.one == 0 || place == entry) return place;
+            }
+        }
+        void grow() {
+            const std::vector<Entry> before =
+                std::exchange(entries, std::vector<Entry>(2 * entries.size()));
+            for (const Entry& entry : before) {
+                if (entry.one != 0) find(entry) = entry;
+            }
+        }
     };
-    std::vector<Part> parts_ = std::vector<Part>(1021);
+    std::vector<Part> parts_ = std::vector<Part>(1024);
 };
 
 // Breadth first, so that what is found has the shortest path: all states of one depth are taken on,
 // by several threads, then those that they lead to. A world is not kept but made again by its path,
-// once for all that can happen in it.
+// from where that leaves the path of the state before.
 class Explorer {
   public:
     Explorer(const Plan& plan, std::size_t most, unsigned threads)
         : plan_(plan), most_(most), threads_(threads) {}
 
     Result run(Reached& reached) {
-        seen_.insert(digest_of(World(plan_)));
+        Encoder encoder;
+        World(plan_).encode(encoder);
+        seen_.insert(encoder.digest());
+        found_.reserve(most_ + 1);  // what is not written takes no memory
         found_.push_back({});
         std::size_t begin = 0;
         while (begin != found_.size() && result_.error.empty()) {
@@ -98,13 +120,16 @@ class Explorer {
         std::uint32_t before = 0;
         Event event{};
     };
-    // What one thread finds.
+    // What one thread finds, and the worlds on the path of the state that it took on last.
     struct Part {
         std::vector<Found> found;
         Reached reached;
         Result result;
         Arena arena;
-        Arena::Image image;
+        Encoder encoder;
+        World* world = nullptr;
+        std::vector<std::size_t> path;
+        std::vector<Arena::Image> images;
     };
 
     void take_on(std::size_t begin, std::size_t end, Reached& reached) {
@@ -135,33 +160,57 @@ class Explorer {
         }
     }
 
-    std::vector<Event> path_to(std::size_t at) const {
-        std::vector<Event> path;
-        for (; at != 0; at = found_[at].before) path.push_back(found_[at].event);
+    std::vector<std::size_t> path_to(std::size_t at) const {
+        std::vector<std::size_t> path;
+        for (; at != 0; at = found_[at].before) path.push_back(at);
+        path.push_back(0);
         return {path.rbegin(), path.rend()};
     }
 
-    void expand(std::size_t at, Part& part) {
-        const std::vector<Event> path = path_to(at);
-        part.arena.clear();
+    // @return how many images of the path there are
+    std::size_t go_to(std::size_t at, Part& part) {
+        const std::vector<std::size_t> path = path_to(at);
+        if (part.images.size() < path.size()) part.images.resize(path.size());
+        if (part.world == nullptr) {
+            part.world = [&] {
+                const Arena::Scope scope(part.arena);
+                return new World(plan_);
+            }();
+            part.arena.save(part.images[0]);
+            part.path = {0};
+        }
+        const auto same = std::ranges::mismatch(part.path, path).in1 - part.path.begin();
         const Arena::Scope scope(part.arena);
-        World& world = *new World(plan_);
-        world.is_checked = false;
-        for (const Event& event : path) world.apply(event);
-        world.is_checked = true;
-        world.reached = &part.reached;
+        part.arena.restore(part.images[same - 1]);
+        part.world->is_checked = false;
+        for (std::size_t i = same; i < path.size(); ++i) {
+            part.world->apply(found_[path[i]].event);
+            const Arena::Outside outside;
+            part.arena.save(part.images[i]);
+        }
+        const Arena::Outside outside;
+        part.path = path;
+        return path.size();
+    }
+
+    void expand(std::size_t at, Part& part) {
+        const Arena::Image& image = part.images[go_to(at, part) - 1];
+        const Arena::Scope scope(part.arena);
+        World& world = *part.world;
         const std::vector<Event> events = [&] {
             const Arena::Outside outside;
-            part.arena.save(part.image);
             return world.events();
         }();
         bool is_at_rest = true;
         for (const Event& event : events) {
             is_at_rest = is_at_rest && !event.is_due();
             ++part.result.steps;
+            world.is_checked = true;
+            world.reached = &part.reached;
             world.apply(event);
-            if (!world.error.empty()) return fail(part.result, world, path, event);
-            if (!is_cut_ && seen_.insert(digest_of(world))) {
+            if (!world.error.empty()) return fail(part, event);
+            world.encode(part.encoder);
+            if (!is_cut_ && seen_.insert(part.encoder.digest())) {
                 const Arena::Outside outside;
                 if (count_.fetch_add(1) < most_) {
                     part.found.push_back({static_cast<std::uint32_t>(at), event});
@@ -169,21 +218,24 @@ class Explorer {
                     is_cut_ = true;
                 }
             }
-            part.arena.restore(part.image);
+            part.arena.restore(image);
         }
         if (!is_at_rest) return;
         ++part.result.at_rest;
+        world.is_checked = true;
+        world.reached = &part.reached;
         world.run_on(60'000 * kMillisecond);
         world.check_quiet();
-        if (!world.error.empty()) fail(part.result, world, path, {});
+        if (!world.error.empty()) fail(part, {});
     }
 
-    static void fail(Result& result, const World& world, const std::vector<Event>& path,
-                     const Event& last) {
+    void fail(Part& part, const Event& last) const {
         const Arena::Outside outside;
-        result.error = world.error;
-        for (const Event& event : path) result.path += describe(event) + "\n";
-        result.path += "then " + describe(last) + "\n";
+        part.result.error = part.world->error;
+        for (const std::size_t at : part.path) {
+            if (at != 0) part.result.path += describe(found_[at].event) + "\n";
+        }
+        part.result.path += "then " + describe(last) + "\n";
     }
 
     const Plan& plan_;

@@ -59,42 +59,6 @@ bool is_possible(LinkState state, const std::string& what) {
     return found == kPossible.end() || found->second.contains(state);
 }
 
-// Writes values one behind the other, and names of what is only told apart by the order in which
-// they come up.
-class Encoder {
-  public:
-    void add(std::uint64_t value) {
-        do {
-            out_.push_back(static_cast<char>((value & 127) | (value > 127 ? 128 : 0)));
-            value >>= 7;
-        } while (value != 0);
-    }
-    template <typename T>
-    void add_enum(T value) {
-        add(static_cast<std::uint64_t>(value));
-    }
-    void add_lane(std::uint64_t uid) { add(uid == 0 ? 0 : named(lanes_, uid)); }
-    void add_round(std::pair<std::size_t, std::size_t> pair, Epoch epoch) {
-        add(epoch == 0 ? 0 : named(rounds_[pair], epoch) << 1 | (epoch & 1));
-    }
-    // What is left of the time until `when`.
-    void add_until(Time when, Time now) {
-        add(when == kNever ? 0 : 1 + (when > now ? when - now : 0));
-    }
-    // How long ago `when` was, at most `most`.
-    void add_since(Time when, Time now, Time most) { add(std::min(now - when, most)); }
-    std::string take() { return std::move(out_); }
-
-  private:
-    using Names = std::map<std::uint64_t, std::uint64_t>;
-    static std::uint64_t named(Names& names, std::uint64_t value) {
-        return names.try_emplace(value, names.size() + 1).first->second;
-    }
-    std::string out_;
-    Names lanes_;
-    std::map<std::pair<std::size_t, std::size_t>, Names> rounds_;
-};
-
 }  // namespace
 
 std::string describe(const Event& event) {
@@ -721,8 +685,8 @@ void World::check() {
 
 // --- the encoding
 
-std::string World::encode() const {
-    Encoder out;
+void World::encode(Encoder& out) const {
+    out.clear();
     const auto add_message = [&](std::pair<std::size_t, std::size_t> pair, const Message& message) {
         out.add_enum(message.type);
         out.add_round(pair, message.epoch);
@@ -847,7 +811,6 @@ std::string World::encode() const {
         }
         out.add(0);
     }
-    return out.take();
 }
 
 // --- the end

@@ -13,6 +13,7 @@
 
 #include "ucp/lanes/negotiator.h"
 #include "unit/ucp/lanes/config.h"
+#include "unit/ucp/lanes/encoder.h"
 
 namespace lanes_test::explore {
 
@@ -103,7 +104,7 @@ class World {
     void apply(const Event& event);
     // All of the state that has influence on what follows, the same for states that differ only in
     // names (of rounds and of lanes) and in where a clock began.
-    std::string encode() const;
+    void encode(Encoder& out) const;
 
     // The world goes on by itself, first come first served, for so long on each clock.
     void run_on(Time time);
