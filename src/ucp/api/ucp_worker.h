@@ -125,7 +125,10 @@ ucs_status_t ucp_worker_signal(ucp_worker_h worker);
  * of the worker. Does not wait. @return UCS_OK or the error of a failed lane.
  */
 ucs_status_t ucp_worker_fence(ucp_worker_h worker);
-/** Complete when every operation started on the worker has ended here and at its target. */
+/**
+ * Complete when every operation that the program has started on the worker has ended here and at
+ * its target. What the library answers peers by itself is not waited for.
+ */
 ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t* param);
 
 #pragma GCC visibility pop

@@ -222,6 +222,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // The peer's HELLO came: it may name us at any time.
     bool peer_has_greeted() const { return peer_has_greeted_; }
     void set_peer_has_greeted() { peer_has_greeted_ = true; }
+    // The program has had it as the way to answer a message: what it does there is its own, too.
+    bool is_lent() const { return is_lent_; }
+    void set_lent() { is_lent_ = true; }
     // Both sides have a dedicated transport beside the scalable one.
     bool is_promotable() const { return standing_ == Standing::kPromotable; }
     // There is no key: this worker's address is not for the peer, and lanes are not agreed on.
@@ -435,6 +438,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Standing standing_ = Standing::kPeer;
     bool is_primary_ : 1 = false;
     bool peer_has_greeted_ : 1 = false;
+    bool is_lent_ : 1 = false;
     bool is_to_be_pumped_ : 1 = false;  // by the next progress
     bool makes_way_ : 1 = false;        // control messages go before a request that is being posted
     uint32_t fence_seen_ = 0;       // EndpointHost::fence_sequence that one-sided operations obey

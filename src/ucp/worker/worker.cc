@@ -293,6 +293,9 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
     Request* outer = requests_.begin(params, Request::CallbackKind::kSend);
     if (outer == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     endpoints_.for_each([&](Endpoint& endpoint) {
+        // What the library answers by endpoints of its own is no operation of the program's, and
+        // whom it answers may have ended.
+        if (!endpoint.is_users() && !endpoint.is_lent()) return;
         if (endpoint.is_failed() || outer->status != UCS_OK) return;
         Request* inner = make_internal_flush(endpoint, outer, [](Request& request) {
             // An endpoint that failed has nothing outstanding: that is its own affair.

@@ -158,7 +158,10 @@ ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, ui
         Endpoint* const endpoint = Loopbacks::is_number(message.sender)
                                        ? endpoints_.loopbacks().find(message.sender)
                                        : endpoints_.find(message.sender);
-        if (endpoint != nullptr && endpoint->admits(AmId::kAmSingle)) reply = wrap(endpoint);
+        if (endpoint != nullptr && endpoint->admits(AmId::kAmSingle)) {
+            endpoint->set_lent();
+            reply = wrap(endpoint);
+        }
     }
     if (handler.callback == nullptr) {
         const unsigned flags =
