@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace ucs {
@@ -27,6 +28,13 @@ inline constexpr Time kNever = Time::max();
 // The end of a span that begins at `start`; kNever if it does not end within the timeline.
 constexpr Time deadline(Time start, Duration span) {
     return span >= kNever - start ? kNever : start + span;
+}
+
+// Somebody waits for a sign of another's, and looks from time to time whether that takes too long.
+// If his process was stopped, or had no processor, he has not seen what went on meanwhile: of the
+// time since he looked last no more counts than a quarter of what is too long. @return the rest
+constexpr Duration unseen(Time last_look, Time now, Duration too_long) {
+    return now <= last_look ? Duration(0) : std::max(now - last_look - too_long / 4, Duration(0));
 }
 
 constexpr double seconds(Duration span) {

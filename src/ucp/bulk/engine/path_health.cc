@@ -158,6 +158,8 @@ void PathHealth::check(PathGroup& group, ucs::Time now) {
             case Path::State::kOnThread:
                 break;
             case Path::State::kRevoking:
+                path.revocation_end = ucs::deadline(path.revocation_end,
+                                                    ucs::unseen(path.due, now, rules_.cut_timeout));
                 if (now >= path.revocation_end) {
                     ucs::log_info("bulk: worker {:016x} does not revoke a path that has failed",
                                   group.endpoint.remote_uuid());

@@ -301,6 +301,7 @@ void QueuePairDriver::advance(ucs::Time now) {
         review_soon();
     }
     if (now < tick_) return;
+    const ucs::Duration unseen = ucs::unseen(tick_, now, options_.answer_timeout);
     tick_ = ucs::kNever;
     for (const auto& [serial, set] : sets_) {
         if (!set->negotiation.awaits_peer() || set->endpoint().is_failed()) {
@@ -309,6 +310,8 @@ void QueuePairDriver::advance(ucs::Time now) {
         }
         if (set->answer_due == ucs::kNever) {
             set->answer_due = ucs::deadline(now, options_.answer_timeout);
+        } else {
+            set->answer_due = ucs::deadline(set->answer_due, unseen);
         }
         if (now >= set->answer_due) {
             ucs::log_info("worker {:016x} says nothing about queue pairs for bulk: given up",

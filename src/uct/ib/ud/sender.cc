@@ -25,14 +25,20 @@ SentPacket* Sender::next() {
     return waiting_;
 }
 
+void Sender::look(ucs::Time now) {
+    alive_ += ucs::unseen(looked_, now, settings_.timeout);
+    looked_ = now;
+}
+
 void Sender::transmitted(SentPacket& packet, ucs::Time now) {
+    look(now);
     if (in_flight_ == 0) waits_since_ = now;
     if (packet.record.state == SentPacket::State::kLost) {
         --lost_;
         packet.record.was_resent = true;
         has_resent_ = true;
     } else {
-        if (packet.record.number == first_) alive_ = now;
+        if (packet.record.number == first_) heard(now);
         auto after = std::next(packets_.iterator_to(packet));
         waiting_ = after == packets_.end() ? nullptr : &*after;
     }
@@ -57,7 +63,7 @@ void Sender::delivered(SentPacket& packet, ucs::Time now) {
 bool Sender::acknowledged(uint32_t until, std::span<const uint64_t> selective, ucs::Time now,
                           SentList* done) {
     if (is_before(end_of_sent(), until)) return false;
-    alive_ = now;
+    heard(now);
     if (is_before(until, first_)) return true;  // overtaken by a later one
     const uint32_t count = until - first_;
     ucs::Duration round_trip{};
@@ -168,6 +174,7 @@ ucs::Time Sender::deadline() const {
 
 Sender::Verdict Sender::on_timer(ucs::Time now) {
     if (!awaits_something()) return Verdict::kNothing;
+    look(now);
     if (now >= ucs::deadline(alive_, settings_.timeout)) return Verdict::kDead;
     if (now < ucs::deadline(waits_since_, wait())) return Verdict::kNothing;
     for (SentPacket& packet : packets_) {

@@ -70,7 +70,7 @@ class Sender {
     bool acknowledged(uint32_t until, std::span<const uint64_t> selective, ucs::Time now,
                       SentList* done);
     // A sign of life.
-    void heard(ucs::Time now) { alive_ = now; }
+    void heard(ucs::Time now) { alive_ = looked_ = now; }
 
     enum class Verdict : uint8_t { kNothing, kSendAgain, kDead };
     // At deadline(). kSendAgain: next() has something.
@@ -105,6 +105,8 @@ class Sender {
         return in_flight_ != 0 || (lost_ == 0 && first_ != end_of_sent());
     }
     uint32_t end_of_sent() const { return waiting_ != nullptr ? waiting_->number() : next_number_; }
+    // What passed while the process was stopped does not count.
+    void look(ucs::Time now);
     void delivered(SentPacket& packet, ucs::Time now);
     void mark_selective(std::span<const uint64_t> words, ucs::Time now);
     bool find_lost();
@@ -132,6 +134,7 @@ class Sender {
     uint32_t round_trip_ = 0, deviation_ = 0;  // nanoseconds; 0: not measured
     ucs::Time waits_since_{};
     ucs::Time alive_{};
+    ucs::Time looked_{};  // when it was last asked whether that is too long ago
 };
 
 }  // namespace uct::ib::ud

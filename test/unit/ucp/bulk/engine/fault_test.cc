@@ -330,6 +330,26 @@ TEST(Faults, ACutGoesOverAFullRailAsSoonAsThereIsRoom) {
     EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
 }
 
+// The peer answers no CUT for a while, and in the middle of it this process is stopped.
+TEST(Faults, WhatAStoppedProcessDoesNotSeeIsNoPeerThatDoesNotAnswer) {
+    const Cluster::Options options = fast_options();
+    BulkCluster pair(4 << 20, options);
+    unsigned requests = 0;
+    pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
+        if (event.am_id == static_cast<int>(AmId::kBulkRevoke)) ++requests;
+    });
+    const ucs_status_ptr_t put = pair.start_put();
+    pair.cluster.steps(5);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+    pair.cluster.hold_still(1);
+    ASSERT_TRUE(pair.cluster.until([&] { return requests != 0; }));
+    pair.cluster.clock.advance(10 * options.config.bulk_cut_timeout);
+    pair.cluster.steps(10);
+    pair.cluster.hold_still(SIZE_MAX);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+    EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+}
+
 TEST(Faults, AnEndpointMayBeClosedByForceInTheMiddle) {
     for (unsigned steps = 0; steps < 60; steps += 4) {
         BulkCluster pair(1 << 18, fast_options());

@@ -4,7 +4,9 @@
 
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/worker/worker.h"
+#include "ucs/log/log.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::bulk::test {
 namespace {
@@ -83,6 +85,34 @@ TEST(QueuePairDriver, APromotedEndpointHasThemOnEveryRailOnceThereIsBulk) {
         EXPECT_TRUE(pair.has_none());
         EXPECT_EQ(pair.put(), UCS_OK);
     }
+}
+
+// The peer answers nothing for a while, and in the middle of it this process is stopped. Whoever
+// has the higher id asks: some of these.
+TEST(QueuePairDriver, WhatAStoppedProcessDoesNotSeeIsNoSilenceOfThePeer) {
+    const ucs::LogCapture log(ucs::LogLevel::kInfo);
+    unsigned asked = 0;
+    for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+        Cluster::Options options = with_queue_pairs(2);
+        options.seed = seed;
+        Pair pair(64 << 12, options);
+        pair.promote();
+        ASSERT_TRUE(pair.cluster.until(
+            [&] { return pair.cluster.lane_state(pair.endpoint) == UCPX_LANE_STATE_ESTABLISHED; }));
+        pair.cluster.hold_still(1);
+        const ucs_status_ptr_t put = pair.start_put();
+        pair.cluster.steps(100);
+        if (pair.held(0) != 0) ++asked;
+        pair.cluster.clock.advance(options.config.bulk_cut_timeout / 10);
+        pair.cluster.steps(10);
+        pair.cluster.clock.advance(10 * options.config.bulk_cut_timeout);
+        pair.cluster.steps(10);
+        pair.cluster.hold_still(SIZE_MAX);
+        EXPECT_TRUE(pair.has(4));
+        EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+    }
+    EXPECT_NE(asked, 0u);
+    EXPECT_FALSE(log.contains("given up"));
 }
 
 TEST(QueuePairDriver, TheOtherEndsBulkAsksForThem) {

@@ -175,6 +175,26 @@ TEST(UdConnection, AnEndThatBeginsAnewBeforeItAcknowledgedAnythingIsJoined) {
     EXPECT_EQ(network.end(0).received, (std::vector<uint64_t>{0, 1, 7}));
 }
 
+// Nobody looks for long: the process was stopped. Then it looks again.
+TEST(UdConnection, WhatAStoppedProcessDoesNotSeeIsNoSilence) {
+    for (const bool is_alive : {true, false}) {
+        Network network(10, {});
+        send(network.end(0), 0, 1);
+        network.cut(true);
+        for (int i = 0; i < 5; ++i) ASSERT_TRUE(network.step());
+        network.now += 10 * default_settings().timeout;
+        const ucs::Time begin = network.now;
+        ASSERT_TRUE(network.step());
+        network.cut(!is_alive);
+        network.until(
+            [&] { return network.is_dead || network.end(0).connection.sender().is_idle(); });
+        EXPECT_EQ(network.is_dead, !is_alive);
+        if (network.is_dead) {
+            EXPECT_GE(network.now - begin, default_settings().timeout / 2);
+        }
+    }
+}
+
 TEST(UdConnection, SilenceBeyondTheTimeoutIsDeath) {
     Network network(10, {});
     send(network.end(0), 0, 1);
