@@ -216,14 +216,24 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     return UCS_OK;
 }
 
-// The same word must not be updated by an adapter and by a CPU: each would miss the other's.
+// The same word must not be updated by an adapter and by a CPU: each would miss the other's. A
+// transport that has no atomics leaves them to the CPU; so does the scalable lane of ud_verbs, and
+// then the dedicated one must, too.
 void InterfaceSet::choose_atomics(AtomicMode mode) {
-    uses_device_atomics_ = mode == AtomicMode::kDevice;
-    if (mode == AtomicMode::kGuess) {
-        uses_device_atomics_ = std::ranges::none_of(interfaces_, [](const auto& interface) {
-            return (interface.transport->attributes().capabilities & uct::kAtomicCpu) != 0;
+    const auto any = [&](uint32_t wanted, uint32_t has) {
+        return std::ranges::any_of(interfaces_, [&](const auto& interface) {
+            return (interface.transport->attributes().capabilities & wanted) == has;
         });
+    };
+    const bool has_none = any(uct::kAtomicCpu | uct::kAtomicDevice, 0);
+    if (mode == AtomicMode::kDevice && has_none) {
+        ucs::log_warn(
+            "UCX_ATOMIC_MODE=device has no effect: a transport of UCX_TLS has no atomics, and the "
+            "processor, which executes them there, and the adapter would miss each other's");
     }
+    uses_device_atomics_ =
+        !has_none && (mode == AtomicMode::kDevice ||
+                      (mode == AtomicMode::kGuess && !any(uct::kAtomicCpu, uct::kAtomicCpu)));
 }
 
 size_t InterfaceSet::least_bcopy() const {
