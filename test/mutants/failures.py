@@ -113,4 +113,16 @@ MUTANTS = {
         "src/ucp/select/cost_file.cc",
         {"written != 0 && age >= 0 && age < kFresh": "written != 0 && age < kFresh"},
         ("select_test",), "CostFile.*"),
+    "a flush of a worker waits for strangers": (
+        "src/ucp/worker/worker.cc",
+        {"        if (!endpoint.is_users() && !endpoint.is_lent()) return;\n": ""},
+        ("test/system/soft_fabric_test",), "*WorkerFlush.*"),
+    "a flush of a worker forgets what was lent": (
+        "src/ucp/worker/worker.cc",
+        {"!endpoint.is_users() && !endpoint.is_lent()": "!endpoint.is_users()"},
+        ("ucp_test",), "*WorkerFlush.*"),
+    "a stopped process has seen everything": (
+        "src/ucs/sys/time.h",
+        {"now <= last_look ? Duration(0)": "true ? Duration(0)"},
+        ("uct_test", "bulk_test"), "*UdConnection.WhatAStopped*:*Faults.WhatAStopped*"),
 }

@@ -25,4 +25,9 @@ MUTANTS = {
         "src/ucp/endpoint/flush.cc",
         {"complete(endpoint.status())": "complete(UCS_OK)"},
         ("ucp_test",), "*Checksums.AChangedByteIsNoticed*put*"),
+    "an adapter's atomics beside the processor's": (
+        "src/ucp/runtime/interface_set.cc",
+        {"    const bool has_none = any(uct::kAtomicCpu | uct::kAtomicDevice, 0);\n":
+         "    const bool has_none = false;\n"},
+        ("test/system/soft_fabric_test",), "*AtomicsAreTheProcessors*"),
 }
