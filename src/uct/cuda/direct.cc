@@ -195,16 +195,41 @@ DirectCopies::Here DirectCopies::find_here(const ucs::DevicePiece& piece) {
     return here;
 }
 
+// The pieces that such a list begins with, as many as are short and in the same memory at both
+// ends.
+// @param room  bytes from where the described memory begins
+// @return how many
+size_t DirectCopies::add_run(PieceCopy& copy, std::span<const ucs::DevicePiece> pieces,
+                             const Here& here, const Place& place, uint64_t room, bool is_store) {
+    const std::span<KernelPiece> list = copy.room();
+    const ucs::MemoryExport* const there = pieces.front().there;
+    const size_t most = std::min(pieces.size(), list.size());
+    size_t count = 0;
+    for (; count < most; ++count) {
+        const ucs::DevicePiece& piece = pieces[count];
+        if (piece.there != there || piece.length > PieceCopy::kCut || !here.holds(piece) ||
+            piece.offset > room || piece.length > room - piece.offset)
+            break;
+        const auto far = reinterpret_cast<uint64_t>(place.address) + piece.offset;
+        const auto near = reinterpret_cast<uint64_t>(piece.here);
+        list[count] = {is_store ? far : near, is_store ? near : far, piece.length};
+    }
+    copy.added(count);
+    return count;
+}
+
 ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,
                                     size_t* begun, ucs::AsyncCopy** copy) {
     *begun = 0;
     ucs_status_t status = UCS_OK;
     std::unique_ptr<PieceCopy> made;
+    Direction way = Direction::kWithin;  // of the list
     Here here;
     const ucs::MemoryExport* there = nullptr;
     Place place;
     uint64_t room = 0;  // bytes of it
-    for (const ucs::DevicePiece& piece : pieces) {
+    while (*begun < pieces.size()) {
+        const ucs::DevicePiece& piece = pieces[*begun];
         if (!here.holds(piece)) {
             here = find_here(piece);
             if (here.context == nullptr) {
@@ -215,9 +240,11 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
         Direction direction = Direction::kWithin;
         if (here.is_host) direction = is_store ? Direction::kToDevice : Direction::kToHost;
         if (made == nullptr) {
-            made.reset(new (std::nothrow) PieceCopy(*here.context, direction, staging_, mappings_));
+            made.reset(new (std::nothrow)
+                           PieceCopy(*here.context, stream_of(direction), staging_, mappings_));
             if (made == nullptr) return UCS_ERR_NO_MEMORY;
-        } else if (&made->context() != here.context || made->direction() != direction) {
+            way = direction;
+        } else if (&made->context() != here.context || way != direction) {
             break;  // another list's
         }
         if (piece.there != there) {
@@ -232,6 +259,9 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
             there = piece.there;
             room = there->size - there->offset;
         }
+        const size_t run = add_run(*made, pieces.subspan(*begun), here, place, room, is_store);
+        *begun += run;
+        if (run > 0) continue;
         if (piece.offset > room || piece.length > room - piece.offset) {
             status = UCS_ERR_INVALID_PARAM;
             break;
@@ -248,6 +278,12 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
 }
 
 // --- handing over ---
+
+Direction DirectCopies::stream_of(Direction direction) {
+    if (direction != Direction::kWithin) return direction;
+    return next_.fetch_xor(1, std::memory_order_relaxed) == 0 ? Direction::kWithin
+                                                              : Direction::kWithinToo;
+}
 
 bool DirectCopies::begin_list(CopyContext& context, Direction direction,
                               std::span<DirectCopy* const> copies) {
@@ -329,12 +365,8 @@ void DirectCopies::flush(CopyContext& context, Direction direction) {
     for (DirectCopy* copy : handed_over_) {
         const DirectCopy::Plan& plan = copy->plan();
         CopyContext::Ticket ticket;
-        Direction stream = direction;
-        if (direction == Direction::kWithin) {
-            stream = next_;
-            next_ = next_ == Direction::kWithin ? Direction::kWithinToo : Direction::kWithin;
-        }
-        const ucs_status_t status = context.begin(stream, plan.to, plan.from, plan.length, &ticket);
+        const ucs_status_t status =
+            context.begin(stream_of(direction), plan.to, plan.from, plan.length, &ticket);
         if (status == UCS_OK) latest = ticket;
         copy->handed_over(status, ticket, nullptr);
     }
