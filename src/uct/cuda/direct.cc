@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/cuda/direct.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -8,6 +12,39 @@
 #include "uct/cuda/piece_copy.h"
 
 namespace uct::cuda {
+
+namespace {
+
+// So much does not stay in the processor's caches until the program comes to read it.
+constexpr size_t kPastCaches = 1 << 20;
+
+void copy_plainly(std::byte* to, const std::byte* from, size_t length) {
+    std::memcpy(to, from, length);
+}
+
+// The same without reading the lines first that are written as a whole: to what has not been in the
+// caches it is nearly twice as fast. Into a chunk that a device reads next it is slower.
+void copy_past_caches(std::byte* to, const std::byte* from, size_t length) {
+#ifdef __SSE2__
+    constexpr size_t kLine = 64;
+    const size_t before = std::min(length, (0 - reinterpret_cast<uintptr_t>(to)) % kLine);
+    std::memcpy(to, from, before);
+    size_t at = before;
+    for (; length - at >= kLine; at += kLine) {
+        const auto* const source = reinterpret_cast<const __m128i*>(from + at);
+        auto* const target = reinterpret_cast<__m128i*>(to + at);
+        const __m128i words[] = {_mm_loadu_si128(source), _mm_loadu_si128(source + 1),
+                                 _mm_loadu_si128(source + 2), _mm_loadu_si128(source + 3)};
+        for (size_t i = 0; i < std::size(words); ++i) _mm_stream_si128(target + i, words[i]);
+    }
+    std::memcpy(to + at, from + at, length - at);
+    _mm_sfence();
+#else
+    std::memcpy(to, from, length);
+#endif
+}
+
+}  // namespace
 
 // --- one copy ---
 
@@ -104,8 +141,10 @@ ucs_status_t DirectCopy::test_windows() {
         ucs_status_t status = ask(window.ticket);
         if (status == UCS_INPROGRESS) return status;
         if (status == UCS_OK) {
-            if (plan_.direction == Direction::kToHost)
-                std::memcpy(plan_.to + delivered_, window.chunk, window.length);
+            if (plan_.direction == Direction::kToHost) {
+                const auto copy = plan_.length >= kPastCaches ? copy_past_caches : copy_plainly;
+                copy(plan_.to + delivered_, window.chunk, window.length);
+            }
             delivered_ += window.length;
             turn_ = (turn_ + 1) % kWindows;
             status = fill(window);
