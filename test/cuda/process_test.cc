@@ -784,8 +784,11 @@ TEST_F(ProcessTest, PutsAndGetsAreDevicesCopiesOnceMemoryIsMapped) {
         theirs = reply.copies - before;
     }
     const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+    const uint64_t questions = cuda_test::calls_of("cuPointerGetAttributes");
     ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
     EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 1);
+    EXPECT_EQ(cuda_test::calls_of("cuPointerGetAttributes"), questions)
+        << "all is asked again of memory that is known";
     ASSERT_EQ(peer->side().get(here, kLong, key, unpacked), UCS_OK);
     EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 2);
     EXPECT_TRUE(here.holds(seed));
