@@ -24,7 +24,9 @@ struct DeviceJob {
         kPut,       // put once and raise the counter
         kExchange,  // rounds to and fro: put, raise the peer's counter; each checks what came
         kMessages,  // the same for its time: nothing is filled in or checked
-        kFlags,     // the least there is: a store into the peer's memory, and a loop that reads
+        kNumbered,  // as kExchange, with numbered messages and no counter
+        kNumberedMessages,  // as kMessages
+        kFlags,  // the least there is: a store into the peer's memory, and a loop that reads
     };
 
     What what = What::kPut;
@@ -37,6 +39,7 @@ struct DeviceJob {
     uint64_t length = 0;
     uint64_t flags = UCP_DEVICE_FLAG_NODELAY;
     uint8_t* sent = nullptr;           // where the source's bytes are
+    uint8_t* taken = nullptr;          // where numbered messages are taken to
     const uint8_t* arrived = nullptr;  // where the peer's puts go to
     uint64_t* counted = nullptr;       // the counter that the peer raises
     uint64_t noise = 0;  // bytes of the last elements that blocks but the first copy meanwhile
@@ -98,10 +101,10 @@ UCS_F_DEVICE void job_fill(const DeviceJob& job, uint32_t round) {
 }
 
 template <ucs_device_level_t level>
-UCS_F_DEVICE void job_check(const DeviceJob& job, uint32_t round) {
+UCS_F_DEVICE void job_check(const DeviceJob& job, const uint8_t* bytes, uint32_t round) {
     using Team = ucp_device_team<level>;
     for (uint64_t i = Team::rank(); i < job.length; i += Team::size())
-        if (job.arrived[i] != job_byte(round, i)) job_error(job);
+        if (bytes[i] != job_byte(round, i)) job_error(job);
 }
 
 template <ucs_device_level_t level, bool kChecked>
@@ -109,11 +112,35 @@ UCS_F_DEVICE void job_exchange(const DeviceJob& job) {
     uint64_t begin = 0;
     for (uint32_t round = 1; round <= job.rounds; ++round) {
         if (job.rank == 1) job_wait<level>(job, round);
-        if (kChecked && job.rank == 1) job_check<level>(job, round);
+        if (kChecked && job.rank == 1) job_check<level>(job, job.arrived, round);
         if (kChecked) job_fill<level>(job, round);
         job_send<level>(job);
         if (job.rank == 0) job_wait<level>(job, round);
-        if (kChecked && job.rank == 0) job_check<level>(job, round);
+        if (kChecked && job.rank == 0) job_check<level>(job, job.arrived, round);
+        if (round == 1) begin = job_time();
+    }
+    if (ucp_device_team<level>::rank() == 0) job.result->nanoseconds = job_time() - begin;
+}
+
+template <ucs_device_level_t level, bool kChecked>
+UCS_F_DEVICE void job_take(const DeviceJob& job, uint32_t round) {
+    while (ucpx_device_take_numbered<level>(job.arrived, round, job.taken, job.length) != UCS_OK)
+        job_pause();
+    ucp_device_team<level>::sync();
+    if (kChecked) job_check<level>(job, job.taken, round);
+}
+
+template <ucs_device_level_t level, bool kChecked>
+UCS_F_DEVICE void job_numbered(const DeviceJob& job) {
+    uint64_t begin = 0;
+    for (uint32_t round = 1; round <= job.rounds; ++round) {
+        if (job.rank == 1) job_take<level, kChecked>(job, round);
+        if (kChecked) job_fill<level>(job, round);
+        if (ucpx_device_put_numbered<level>(job.local, job.source, job.source_offset, job.remote,
+                                            job.target, job.target_offset, job.length,
+                                            round) != UCS_OK)
+            job_error(job);
+        if (job.rank == 0) job_take<level, kChecked>(job, round);
         if (round == 1) begin = job_time();
     }
     if (ucp_device_team<level>::rank() == 0) job.result->nanoseconds = job_time() - begin;
@@ -166,6 +193,12 @@ UCS_F_DEVICE void run_job(const DeviceJob& job) {
             break;
         case DeviceJob::What::kMessages:
             job_exchange<level, false>(job);
+            break;
+        case DeviceJob::What::kNumbered:
+            job_numbered<level, true>(job);
+            break;
+        case DeviceJob::What::kNumberedMessages:
+            job_numbered<level, false>(job);
             break;
         case DeviceJob::What::kFlags:
             if (ucp_device_team<level>::rank() == 0) job_flags(job);

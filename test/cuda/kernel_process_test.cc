@@ -64,7 +64,8 @@ class Talk {
     // @param noise  bytes that other blocks have for themselves; at least 1
     Talk(Side& side, Kind kind, size_t length, size_t noise = 1)
         : sent(kind, length),
-          arrived(kind, length),
+          taken(Kind::kDevice, length),
+          arrived(kind, ucpx_device_numbered_size(length)),
           counter(kind, kCounter),
           noise_from(Kind::kDevice, noise),
           noise_to(Kind::kDevice, noise) {
@@ -98,6 +99,7 @@ class Talk {
                    "a list of memory there");
         job.length = length;
         job.sent = reinterpret_cast<uint8_t*>(sent.data());
+        job.taken = reinterpret_cast<uint8_t*>(taken.data());
         job.arrived = reinterpret_cast<const uint8_t*>(arrived.data());
         job.counted = reinterpret_cast<uint64_t*>(counter.data());
     }
@@ -109,9 +111,10 @@ class Talk {
     Talk& operator=(const Talk&) = delete;
 
     // Both processes begin with counters at 0.
-    JobResult run(Side& side, JobRunner& runner, ucs_device_level_t level) const {
+    JobResult run(Side& side, JobRunner& runner, ucs_device_level_t level) {
         const ucp_device_counter_params_t none{};
         require_ok(ucp_device_counter_init(side.worker, &none, counter.data()), "a counter");
+        arrived.clear();
         side.meet();
         runner.begin(level, job);
         const auto patience = Clock::now() + std::chrono::seconds(60);
@@ -125,7 +128,7 @@ class Talk {
         return done;
     }
 
-    Buffer sent, arrived, counter, noise_from, noise_to;
+    Buffer sent, taken, arrived, counter, noise_from, noise_to;
     DeviceJob job;
 };
 
@@ -160,6 +163,19 @@ void exchange(Side& side) {
     }
 }
 
+void exchange_numbered(Side& side) {
+    JobRunner runner;
+    for (const Kind kind : {Kind::kDevice, Kind::kSharedVirtual}) {
+        for (const size_t length : {size_t{8}, size_t{5000}, size_t{1} << 16}) {
+            Talk talk(side, kind, length);
+            talk.job.what = DeviceJob::What::kNumbered;
+            talk.job.rounds = has_links() ? 200 : 5;
+            for (int level = UCS_DEVICE_LEVEL_THREAD; level <= UCS_DEVICE_LEVEL_GRID; ++level)
+                (void)talk.run(side, runner, static_cast<ucs_device_level_t>(level));
+        }
+    }
+}
+
 // Without the fence before it the counter overtakes data, where links between devices are busy.
 void exchange_beside_others(Side& side) {
     constexpr size_t kNoise = 2 << 20;
@@ -173,6 +189,8 @@ void exchange_beside_others(Side& side) {
             talk.job.flags = flags;
             (void)talk.run(side, runner, UCS_DEVICE_LEVEL_BLOCK);
         }
+        talk.job.what = DeviceJob::What::kNumbered;
+        (void)talk.run(side, runner, UCS_DEVICE_LEVEL_BLOCK);
     }
 }
 
@@ -273,7 +291,7 @@ void stand_at_a_stop(Side& side) {
 }
 
 // Microseconds one way, of the best of some runs, as the device counts them.
-double one_way(Side& side, JobRunner& runner, const Talk& talk, ucs_device_level_t level) {
+double one_way(Side& side, JobRunner& runner, Talk& talk, ucs_device_level_t level) {
     const int runs = cuda_test::is_real() ? 5 : 1;
     double best = 0;
     for (int run = 0; run < runs; ++run) {
@@ -292,6 +310,12 @@ void time_messages(Side& side) {
         talk.job.rounds = has_links() ? 5000 : 5;
         talk.job.what = DeviceJob::What::kFlags;
         const double flag = one_way(side, runner, talk, UCS_DEVICE_LEVEL_THREAD);
+        talk.job.what = DeviceJob::What::kNumberedMessages;
+        const double numbered = one_way(side, runner, talk, UCS_DEVICE_LEVEL_WARP);
+        if (side.rank == 0) {
+            std::printf("%zu bytes in a numbered message, one way: warp %.2f us\n", length,
+                        numbered);
+        }
         talk.job.what = DeviceJob::What::kMessages;
         for (const uint64_t flags : {0, int{UCPX_DEVICE_FLAG_DEVICE_FENCE}}) {
             talk.job.flags = flags;
@@ -310,6 +334,7 @@ void time_messages(Side& side) {
 
 constexpr Scene kScenes[] = {
     {"Exchange", exchange},
+    {"ExchangeOfNumberedMessages", exchange_numbered},
     {"ExchangeBesideOthers", exchange_beside_others},
     {"ListsHoldTheirMappings", hold_mappings},
     {"WhatNoDeviceReaches", refuse},

@@ -784,15 +784,19 @@ TEST_F(ProcessTest, PutsAndGetsAreDevicesCopiesOnceMemoryIsMapped) {
         theirs = reply.copies - before;
     }
     const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+    const uint64_t questions = cuda_test::calls_of("cuPointerGetAttributes");
     ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
     EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 1);
+    EXPECT_EQ(cuda_test::calls_of("cuPointerGetAttributes"), questions)
+        << "all is asked again of memory that is known";
     ASSERT_EQ(peer->side().get(here, kLong, key, unpacked), UCS_OK);
     EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 2);
     EXPECT_TRUE(here.holds(seed));
 
-    // Many pieces take a kernel for each part of the list, and one copy for each long piece.
-    constexpr size_t kPieces = 5000;
-    constexpr size_t kPiece = 200, kEnd = kPieces * kPiece;
+    // Many pieces take a kernel for each part of the list, of 1024, 2048, 4096 and then 8192 of
+    // them, and one copy for each long piece.
+    constexpr size_t kPieces = 20000;
+    constexpr size_t kPiece = 50, kEnd = kPieces * kPiece;
     here.fill(++seed);
     std::vector<void*> from;
     std::vector<size_t> lengths;
@@ -809,7 +813,7 @@ TEST_F(ProcessTest, PutsAndGetsAreDevicesCopiesOnceMemoryIsMapped) {
     const uint64_t kernels = cuda_test::calls_of("cuLaunchKernel");
     ASSERT_EQ(peer->side().put_list(from, lengths, to, unpacked), UCS_OK);
     EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), copies);
-    EXPECT_EQ(cuda_test::calls_of("cuLaunchKernel"), kernels + 3);
+    EXPECT_EQ(cuda_test::calls_of("cuLaunchKernel"), kernels + 5);
     EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
 
     // An empty one, and one that a device does not copy by itself, may stand among them.

@@ -658,6 +658,9 @@ Result fill_attribute(const Region* region, abi::PointerAttribute attribute, voi
 
 Result pointer_get_attributes(unsigned count, abi::PointerAttribute* attributes, void** values,
                               abi::DevicePointer pointer) {
+    if (count > 1) {
+        STAND_IN_CALL("cuPointerGetAttributes");
+    }
     Lock lock(state().mutex);
     if (!state().is_initialized) return abi::kNotInitialized;
     const Region* const region = find_region(pointer);

@@ -37,13 +37,14 @@ ucs_status_t check_declared(ucs_memory_type_t declared, const ucs::MemoryInfo& f
 }  // namespace
 
 ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memory_type_t declared,
-                              ucs::StagedCopy** copy) {
+                              ucs::StagedCopy** copy, ucs_memory_type_t* type) {
     ucs::MemoryInfo last;
     bool is_empty = true;
     for (const ucs::MemoryPiece& piece : pieces) {
         if (piece.length == 0) continue;
-        is_empty = false;
         last = memory_at(piece.address, piece.length);
+        if (is_empty) *type = last.type;
+        is_empty = false;
         if (last.owner == nullptr && declared != UCS_MEMORY_TYPE_HOST) continue;
         const ucs_status_t status = check_declared(declared, last);
         if (status != UCS_OK) return status;
@@ -52,34 +53,20 @@ ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memo
     return is_empty ? UCS_OK : check_declared(declared, last);
 }
 
-ucs_memory_type_t memory_type_of(const void* buffer, size_t count, ucp_datatype_t type) {
-    const size_t size = contig_element_size(type);
-    switch (datatype_class(type)) {
-        case DatatypeClass::kContig:
-            return buffer != nullptr && count * size != 0 ? memory_at(buffer, count * size).type
-                                                          : UCS_MEMORY_TYPE_HOST;
-        case DatatypeClass::kIov:
-            for (const auto& piece : std::span(static_cast<const ucp_dt_iov_t*>(buffer), count)) {
-                if (piece.length != 0) return memory_at(piece.buffer, piece.length).type;
-            }
-            return UCS_MEMORY_TYPE_HOST;
-        default:
-            return UCS_MEMORY_TYPE_HOST;
-    }
-}
-
 ucs_status_t Buffer::find_memory(ucs_memory_type_t declared) {
     static_assert(sizeof(ucp_dt_iov_t) == sizeof(ucs::MemoryPiece) &&
                   offsetof(ucp_dt_iov_t, length) == offsetof(ucs::MemoryPiece, length));
     const ucs::MemoryPiece whole{address_, length_};
     ucs::StagedCopy* copy = nullptr;
+    ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
     const ucs_status_t status =
         open_device_copy(class_ == DatatypeClass::kContig
                              ? std::span(&whole, 1)
                              : std::span(static_cast<const ucs::MemoryPiece*>(address_), count_),
-                         declared, &copy);
+                         declared, &copy, &type);
     if (copy != nullptr) {
         copy_ = copy;
+        memory_type_ = type;
         if (class_ == DatatypeClass::kContig) count_ = 0;
         class_ = DatatypeClass::kDevice;
     }

@@ -33,6 +33,8 @@ class Buffer {
         if (class_ != DatatypeClass::kDevice || count_ != 0) return {};
         return {static_cast<std::byte*>(address_), length_};
     }
+    // Of a buffer of class kDevice: the memory of its first piece that has bytes.
+    ucs_memory_type_t memory_type() const { return memory_type_; }
     // The pieces of an iov buffer.
     std::span<const ucp_dt_iov_t> pieces() const {
         return {static_cast<const ucp_dt_iov_t*>(address_), count_};
@@ -82,6 +84,7 @@ class Buffer {
     size_t length_ = 0;
     DatatypeClass class_ = DatatypeClass::kInvalid;
     // A contiguous buffer leaves these as they are.
+    ucs_memory_type_t memory_type_;
     // Pieces, or elements of a generic datatype; kDevice: 0 if there is one piece, at the address.
     size_t count_;
     union {
@@ -100,12 +103,9 @@ class Buffer {
 // Open a copy of a buffer that lies, wholly or in part, in the memory of a device. Arguments and
 // errors as for Buffer::describe().
 // @param copy  stays as it is where all is host memory
+// @param type  gets the memory of the first piece that has bytes, if one has
 ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memory_type_t declared,
-                              ucs::StagedCopy** copy);
-
-// The memory of a program's buffer, by its first piece that has bytes; generic ones count as host
-// memory. A slow call for memory of a device.
-ucs_memory_type_t memory_type_of(const void* buffer, size_t count, ucp_datatype_t type);
+                              ucs::StagedCopy** copy, ucs_memory_type_t* type);
 
 // How much of the `left` bytes of a message goes into a piece that has room for `room` of them. All
 // but the last end at multiples of the alignment: MPICH's unpacking takes whole elements only.

@@ -270,19 +270,58 @@ CopyContext* CopyEngine::find_for_device(abi::Device device) {
     return found;
 }
 
+namespace {
+
+// What this thread has looked up last, of a context's memory. The driver gives the number of an
+// allocation to no other one, so to ask for that is enough to know that it still holds; the whole
+// takes several times as long.
+class LookedUp {
+  public:
+    CopyEngine::Found* find(const Driver& driver, abi::DevicePointer address) {
+        for (Entry& entry : entries_) {
+            if (address - entry.found.base >= entry.found.length) continue;
+            unsigned long long number = 0;
+            if (driver.ask(abi::kPointerBufferId, address, &number) && number == entry.number)
+                return &entry.found;
+            entry = {};
+        }
+        return nullptr;
+    }
+    void keep(const CopyEngine::Found& found, unsigned long long number) {
+        entries_[next_] = {found, number};
+        next_ = (next_ + 1) % std::size(entries_);
+    }
+
+  private:
+    struct Entry {
+        CopyEngine::Found found;
+        unsigned long long number = 0;
+    };
+    Entry entries_[4];
+    unsigned next_ = 0;
+};
+
+}  // namespace
+
 CopyEngine::Found CopyEngine::look_up(const void* address) const {
+    thread_local LookedUp looked_up;
+    if (const Found* const known = looked_up.find(driver_, device_pointer(address))) return *known;
     Found found;
     unsigned type = 0;
     unsigned is_managed = 0;
+    unsigned long long number = 0;
     abi::PointerAttribute attributes[] = {abi::kPointerMemoryType, abi::kPointerIsManaged,
                                           abi::kPointerContext,    abi::kPointerDeviceOrdinal,
-                                          abi::kPointerRangeStart, abi::kPointerRangeSize};
-    void* values[] = {&type,         &is_managed, &found.context,
-                      &found.device, &found.base, &found.length};
+                                          abi::kPointerRangeStart, abi::kPointerRangeSize,
+                                          abi::kPointerBufferId};
+    void* values[] = {&type,       &is_managed,   &found.context, &found.device,
+                      &found.base, &found.length, &number};
     const abi::Result result = driver_.pointer_get_attributes(std::size(attributes), attributes,
                                                               values, device_pointer(address));
     if (result != abi::kSuccess || (type != abi::kMemoryTypeDevice && is_managed == 0)) return {};
     found.type = is_managed != 0 ? UCS_MEMORY_TYPE_CUDA_MANAGED : UCS_MEMORY_TYPE_CUDA;
+    // A range of virtual memory may hold several allocations, and belongs to no context.
+    if (found.context != nullptr && number != 0) looked_up.keep(found, number);
     return found;
 }
 

@@ -18,6 +18,7 @@
 namespace uct::cuda {
 
 class DirectCopies;
+class PieceCopy;
 
 // One copy out of memory that was described, or into it. The other side is device memory or pinned
 // memory, or else host memory that is copied through a few chunks of staging memory, of which the
@@ -142,9 +143,14 @@ class DirectCopies {
 
     // Where a piece lies here; without a context: no device reaches it.
     Here find_here(const ucs::DevicePiece& piece);
+    static size_t add_run(PieceCopy& copy, std::span<const ucs::DevicePiece> pieces,
+                          const Here& here, const Place& place, uint64_t room, bool is_store);
     ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
                        Access access, ucs::AsyncCopy** copy);
     bool has_company(const CopyContext& context, Direction direction) const;
+    // Between devices, one stream and the other in turn: what is in one begins while the end of
+    // what is in the other is still under way.
+    Direction stream_of(Direction direction);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
     void hand_to(Resident& resident, const CopyContext& context, Direction direction);
     bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
@@ -156,7 +162,7 @@ class DirectCopies {
     Mappings& mappings_;
     std::mutex mutex_;
     CopyContext::Ticket latest_[kDirections];  // that was handed over; kWithin: for both
-    Direction next_ = Direction::kWithin;
+    std::atomic<unsigned> next_{0};
     std::vector<DirectCopy*> waiting_;
     std::vector<DirectCopy*> handed_over_;  // of flush()
     std::vector<std::unique_ptr<DirectCopy>> idle_;

@@ -22,12 +22,15 @@ bool PieceCopy::make_room() {
     return true;
 }
 
-void PieceCopy::add_parts(std::byte* to, const std::byte* from, size_t length) {
-    const size_t most = direction_ == Direction::kWithin ? kLongPiece : kLongHostPiece;
+void PieceCopy::add(std::byte* to, const std::byte* from, size_t length) {
+    const bool is_within = direction_ == Direction::kWithin || direction_ == Direction::kWithinToo;
+    const size_t most = is_within ? kLongPiece : kLongHostPiece;
     if (length > most) return copy_alone(to, from, length);
     for (size_t at = 0; at < length; at += kCut) {
         if (!make_room()) return copy_alone(to + at, from + at, length - at);
-        append(to + at, from + at, std::min(kCut, length - at));
+        room().front() = {reinterpret_cast<uint64_t>(to + at),
+                          reinterpret_cast<uint64_t>(from + at), std::min(kCut, length - at)};
+        added(1);
     }
 }
 

@@ -12,8 +12,8 @@
 
 namespace uct::cuda {
 
-// A list of pieces that is copied as one: short pieces by kernels over parts of the list, which
-// begin while the rest is still added, long ones by the copy engine. All in one stream, so that the
+// A list of pieces that is copied as one: short pieces by a kernel over a chunk of staging memory
+// full of them, long ones by the copy engine. All in one stream, so that the
 // end of the last is the end of all. One thread at a time.
 class PieceCopy final : public ucs::AsyncCopy {
   public:
@@ -22,38 +22,36 @@ class PieceCopy final : public ucs::AsyncCopy {
     PieceCopy(PieceCopy&&) = delete;
 
     CopyContext& context() const { return context_; }
-    Direction direction() const { return direction_; }
     // A mapping that pieces lie in: given back at the end.
     void hold(Mapping& mapping) { mappings_held_.push_back(&mapping); }
     // Addresses as the context's device sees them. What fails is said at the end.
-    void add(std::byte* to, const std::byte* from, size_t length) {
-        if (length <= kCut && used_ < kInChunk) [[likely]] {
-            append(to, from, length);
-        } else {
-            add_parts(to, from, length);
-        }
+    void add(std::byte* to, const std::byte* from, size_t length);
+    // Room in the list for pieces of at most kCut bytes, to be written there in order, then added.
+    // Empty: add() finds some, or does without.
+    std::span<KernelPiece> room() {
+        return used_ < kInChunk ? std::span(list_ + used_, kInChunk - used_)
+                                : std::span<KernelPiece>();
+    }
+    void added(size_t count) {
+        used_ += count;
+        waiting_ += count;
     }
     // Nothing is added any more.
     void close() { launch(); }
     // At the end the object is gone.
     ucs_status_t test() override;
 
+    // What one block of the kernel copies at a time.
+    static constexpr size_t kCut = 64 << 10;
+
   private:
     // Longer pieces belong to the copy engine; with host memory it is as fast for shorter ones.
     static constexpr size_t kLongPiece = 1 << 20, kLongHostPiece = 256 << 10;
-    // What one block of the kernel copies at a time.
-    static constexpr size_t kCut = 64 << 10;
-    // So many wait before a kernel begins with them; a few are not worth one.
-    static constexpr size_t kMaxWaiting = 2048, kMinPieces = 4;
+    // A few are not worth a kernel.
+    static constexpr size_t kMinPieces = 4;
     static constexpr size_t kInChunk = StagingPool::kChunk / sizeof(KernelPiece);
     static constexpr uint32_t kPollsPerQuery = 1024;
 
-    // There is room in the list.
-    void append(std::byte* to, const std::byte* from, size_t length) {
-        list_[used_++] = {reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), length};
-        if (++waiting_ == kMaxWaiting) launch();
-    }
-    void add_parts(std::byte* to, const std::byte* from, size_t length);
     bool make_room();
     void launch();
     void copy_alone(std::byte* to, const std::byte* from, size_t length);

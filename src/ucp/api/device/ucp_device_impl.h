@@ -204,6 +204,33 @@ UCS_F_DEVICE void ucp_device_raise(uint64_t* word, uint64_t value, uint64_t flag
 #endif
 }
 
+/**
+ * Two words of 8 bytes side by side, aligned to 16. Each of them arrives as a whole; which one
+ * first is not said.
+ */
+UCS_F_DEVICE void ucp_device_store_words(uint64_t* to, uint64_t first, uint64_t second) {
+#ifdef __CUDA_ARCH__
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(first), "l"(second)
+                 : "memory");
+#else
+    __atomic_store_n(to, first, __ATOMIC_RELAXED);
+    __atomic_store_n(to + 1, second, __ATOMIC_RELAXED);
+#endif
+}
+
+/** The same the other way. */
+UCS_F_DEVICE void ucp_device_load_words(const uint64_t* from, uint64_t* first, uint64_t* second) {
+#ifdef __CUDA_ARCH__
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(*first), "=l"(*second)
+                 : "l"(from)
+                 : "memory");
+#else
+    *first = __atomic_load_n(from, __ATOMIC_RELAXED);
+    *second = __atomic_load_n(from + 1, __ATOMIC_RELAXED);
+#endif
+}
+
 /* --- elements of lists */
 
 /** Only with UCP_DEVICE_ENABLE_PARAMS_CHECK. */
@@ -312,6 +339,75 @@ UCS_F_DEVICE ucs_status_t ucp_device_counter_inc(const uint64_t inc_value,
     if (ucp_device_team<level>::rank() == 0)
         ucp_device_raise((uint64_t*)(place + offset), inc_value, flags);
     return ucp_device_end(req, UCS_OK);
+}
+
+/** @return the bytes that a numbered message of that length takes where it arrives */
+UCS_F_DEVICE size_t ucpx_device_numbered_size(size_t length) {
+    return 2 * length;
+}
+
+/**
+ * Write a short message into a peer's memory, each 4 bytes of it beside a number in a word that
+ * arrives as a whole. The peer sees by the number of each word that it is there
+ * (ucpx_device_take_numbered): so no counter is needed, no fence before it, and a message takes no
+ * longer than a bare flag. It takes twice the bytes on the way and at the peer, so it is for
+ * messages of some KiB at most. Not among UCX's functions.
+ *
+ * It says nothing of other puts: what else was put before may come later.
+ *
+ * @param src_offset, dst_offset  As ucp_device_put. There are ucpx_device_numbered_size(length)
+ *               bytes of the element at dst_offset. The source is aligned to 8 bytes there, the
+ *               target to 16.
+ * @param length  Bytes, a multiple of 8.
+ * @param number  Another one than that of the message before in this place, which the peer has
+ *               taken by now; and other than what was there at first, 0 in memory of zeros.
+ * @return UCS_OK: the source is free again. UCS_ERR_INVALID_PARAM: checked, and there is no such
+ *         element, or length or alignment are others.
+ */
+template <ucs_device_level_t level = UCS_DEVICE_LEVEL_THREAD>
+UCS_F_DEVICE ucs_status_t ucpx_device_put_numbered(
+    const ucp_device_local_mem_list_h src_mem_list_h, unsigned src_mem_list_index,
+    const size_t src_offset, const ucp_device_remote_mem_list_h dst_mem_list_h,
+    unsigned dst_mem_list_index, size_t dst_offset, size_t length, uint32_t number) {
+    const char* const from = ucp_device_local_place(src_mem_list_h, src_mem_list_index);
+    char* const to = ucp_device_remote_place(dst_mem_list_h, dst_mem_list_index);
+    const ucp_device_word8* const source = (const ucp_device_word8*)(from + src_offset);
+    uint64_t* const target = (uint64_t*)(to + dst_offset);
+    const uint64_t mark = (uint64_t)number << 32;
+    if (UCP_DEVICE_ENABLE_PARAMS_CHECK &&
+        (from == NULL || to == NULL || (length & 7) != 0 || ((uintptr_t)source & 7) != 0 ||
+         ((uintptr_t)target & 15) != 0))
+        return UCS_ERR_INVALID_PARAM;
+    for (size_t i = ucp_device_team<level>::rank(); i < length / 8;
+         i += ucp_device_team<level>::size()) {
+        const uint64_t data = source[i];
+        ucp_device_store_words(target + 2 * i, mark | (uint32_t)data, mark | data >> 32);
+    }
+    ucp_device_team<level>::sync();
+    return UCS_OK;
+}
+
+/**
+ * Take a numbered message that the peer puts here. Waits for nothing: to be called until it says
+ * that the message is there. Each thread of the level takes its own part, and they do not meet:
+ * they synchronise before one reads what another one has taken.
+ * @param arrived  Where the peer puts it, memory of this process, aligned to 16 bytes.
+ * @param number   The message's.
+ * @param to       Gets the message, aligned to 8 bytes.
+ * @param length   The message's.
+ * @return UCS_OK: this thread's part of it is in `to`. UCS_INPROGRESS: not all of that has come.
+ */
+template <ucs_device_level_t level = UCS_DEVICE_LEVEL_THREAD>
+UCS_F_DEVICE ucs_status_t ucpx_device_take_numbered(const void* arrived, uint32_t number, void* to,
+                                                    size_t length) {
+    for (size_t i = ucp_device_team<level>::rank(); i < length / 8;
+         i += ucp_device_team<level>::size()) {
+        uint64_t low, high;
+        ucp_device_load_words((const uint64_t*)arrived + 2 * i, &low, &high);
+        if (low >> 32 != number || high >> 32 != number) return UCS_INPROGRESS;
+        ((ucp_device_word8*)to)[i] = (uint32_t)low | high << 32;
+    }
+    return UCS_OK;
 }
 
 /**

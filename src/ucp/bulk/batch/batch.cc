@@ -19,6 +19,10 @@ namespace {
 using bulk::Direction;
 using bulk::Piece;
 
+// What a device is given first: it begins with them while the next ones are looked at. Then twice
+// as many each time, up to the most: between two kernels it stands still for some microseconds.
+constexpr size_t kFirstDevicePieces = 1024, kMostDevicePieces = 8192;
+
 // The part of a batch's request.
 struct BatchPart {
     OneSided* one_sided;
@@ -30,14 +34,13 @@ struct BatchPart {
     size_t under_way = 0;                   // pieces that go on their own
     bool needs_flush = false;               // some of a put did
     bool has_begun = false;                 // devices have, before it was posted
+    size_t at_a_time = kFirstDevicePieces;  // what they are given next
     const RemoteMemory* refused = nullptr;  // a key whose memory devices did not reach
 };
 
 // What one call of a transport is given at most, where a processor copies.
 constexpr size_t kMostPieces = 1024;
 constexpr size_t kMostBytes = 2 * 1024 * 1024;
-// What a device is given at a time: it begins with them while the next ones are looked at.
-constexpr size_t kMostDevicePieces = 2048;
 
 // Every byte is there, or the batch has failed.
 void finish_batch(Request& batch) {
@@ -174,27 +177,30 @@ Piece as_piece(const ucpx_piece_t& piece) {
 template <typename AnyPiece>
 ssize_t copy_by_devices(Request& batch, std::span<const AnyPiece> pieces) {
     BatchPart& part = batch.part<BatchPart>();
-    std::vector<ucs::DevicePiece> together;
+    DirectPath& direct = part.one_sided->direct;
     const RemoteMemory* key = nullptr;  // of the piece before
     const ucs::MemoryExport* there = nullptr;
-    const size_t most = std::min(pieces.size(), kMostDevicePieces);
-    for (const AnyPiece& any : pieces.first(most)) {
-        const Piece& piece = as_piece(any);
+    uint64_t base = 0;
+    const size_t most = std::min(pieces.size(), part.at_a_time);
+    ucs::DevicePiece* together = nullptr;
+    size_t count = 0;
+    for (; count < most; ++count) {
+        const Piece& piece = as_piece(pieces[count]);
         if (piece.key != key) {
             key = piece.key;
             there = key == part.refused ? nullptr : reach_directly(*batch.endpoint, *key);
+            base = key->header().address;
         }
         if (there == nullptr || piece.length == 0) break;
-        if (together.empty()) together.reserve(most);
-        together.push_back(
-            {there, piece.remote - key->header().address, piece.local, piece.length});
+        if (together == nullptr) together = direct.room_for(most).data();
+        together[count] = {there, piece.remote - base, piece.local, piece.length};
     }
-    if (together.empty()) return 0;
+    if (count == 0) return 0;
     Request* const request =
         make_part(batch, [](Request& self) { drop_part(batch_of(self), self.status); });
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
-    DirectPath& direct = part.one_sided->direct;
-    const size_t begun = direct.transfer(*request, together, part.direction == Direction::kPut);
+    const size_t begun =
+        direct.transfer(*request, {together, count}, part.direction == Direction::kPut);
     if (begun == 0) {
         batch.pool->recycle(*request);
         part.refused = as_piece(pieces.front()).key;
@@ -206,6 +212,7 @@ ssize_t copy_by_devices(Request& batch, std::span<const AnyPiece> pieces) {
     request->abort = abort_device_pieces;
     (void)batch.pool->name(*request);
     if (part.under_way++ == 0) ++batch.count;
+    part.at_a_time = std::min(2 * part.at_a_time, kMostDevicePieces);
     return static_cast<ssize_t>(begun);
 }
 

@@ -128,7 +128,7 @@ ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
     (*request)->endpoint = &endpoint;
     (*request)->length = packer->length();
     if (packer->type_class() == DatatypeClass::kDevice)
-        (*request)->memory_type = memory_type_of(buffer, count, params.datatype());
+        (*request)->memory_type = packer->memory_type();
     return UCS_OK;
 }
 

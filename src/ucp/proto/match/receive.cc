@@ -30,7 +30,7 @@ ucs_status_t open_receive(Request& request, void* buffer, size_t count, const Op
     request.cleanup = release_receive;
     request.length = receive.buffer.length();
     if (receive.buffer.type_class() == DatatypeClass::kDevice)
-        request.memory_type = memory_type_of(buffer, count, params.datatype());
+        request.memory_type = receive.buffer.memory_type();
     return UCS_OK;
 }
 

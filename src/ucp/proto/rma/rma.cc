@@ -281,7 +281,9 @@ const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& 
 ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation operation,
                              ucs_memory_type_t declared) {
     const ucs::MemoryPiece whole{operation.buffer, operation.length};
-    const ucs_status_t status = open_device_copy({&whole, 1}, declared, &operation.device_copy);
+    ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
+    const ucs_status_t status =
+        open_device_copy({&whole, 1}, declared, &operation.device_copy, &type);
     if (status != UCS_OK) return status;
     operation.owner = this;
     RmaOperation& rma = request.emplace<RmaOperation>(operation);
@@ -290,8 +292,7 @@ ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation 
     request.post = post_rma;
     request.protocol = traits_of(rma.direction).name;
     request.length = rma.length;
-    if (rma.device_copy != nullptr)
-        request.memory_type = memory_type_of(rma.buffer, rma.length, ucp_dt_make_contig(1));
+    if (rma.device_copy != nullptr) request.memory_type = type;
     request.cleanup = finish_rma;
     if (rma.remote->exported() != nullptr || rma.device_copy != nullptr) {
         begin_of_device(request);

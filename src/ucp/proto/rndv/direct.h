@@ -68,6 +68,11 @@ class DirectPath {
     bool fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length);
     // The same from a request's buffer into described memory.
     bool store(Request& request, const ucs::MemoryExport& to, const void* from, size_t length);
+    // Where a list for transfer() may be made; the next call's takes its place.
+    std::span<ucs::DevicePiece> room_for(size_t pieces) {
+        if (pieces_.size() < pieces) pieces_.resize(pieces);
+        return pieces_;
+    }
     // The same of the first of many pieces. @return how many
     // @param is_store  into described memory
     size_t transfer(Request& request, std::span<const ucs::DevicePiece> pieces, bool is_store);
@@ -134,6 +139,7 @@ class DirectPath {
     std::unordered_map<uint64_t, Described> described_;  // by the allocation's number
     ucs::Time next_look_{};
     std::vector<Copy> copies_;
+    std::vector<ucs::DevicePiece> pieces_;
     std::vector<std::pair<Request*, ucs_status_t>> ended_;
 };
 

@@ -164,7 +164,7 @@ ucs_status_ptr_t Stream::receive(void* buffer, size_t count, size_t* length,
     }
     request->length = part.buffer.length();
     if (part.buffer.type_class() == DatatypeClass::kDevice)
-        request->memory_type = memory_type_of(buffer, count, type);
+        request->memory_type = part.buffer.memory_type();
     const bool is_contiguous = datatype_class(type) == DatatypeClass::kContig;
     part.element = is_contiguous ? std::max<size_t>(contig_element_size(type), 1) : 1;
     part.wait_all = (params.flags() & UCP_STREAM_RECV_FLAG_WAITALL) != 0;

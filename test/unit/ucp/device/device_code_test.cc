@@ -88,6 +88,68 @@ TEST_F(DeviceCodeTest, WhoSeesTheCounterSeesThePut) {
     EXPECT_EQ(ucp_device_counter_read(&counter_), 7u);
 }
 
+TEST_F(DeviceCodeTest, NumberedMessagesAreTakenWhenAllOfThemIsThere) {
+    constexpr uint32_t kNumber = 0xfffffff0;
+    for (const size_t length : {0, 8, 16, 400}) {
+        std::memset(target_, 0, kLength);
+        char taken[kLength] = {};
+        if (length > 0) {
+            EXPECT_EQ(ucpx_device_take_numbered(target_, kNumber, taken, length), UCS_INPROGRESS);
+        }
+        ASSERT_EQ(ucpx_device_put_numbered(local(), 0, 8, remote(), 0, 16, length, kNumber),
+                  UCS_OK);
+        const size_t size = ucpx_device_numbered_size(length);
+        // Each word of it is waited for.
+        for (size_t at = 16; at < 16 + size; at += sizeof(uint64_t)) {
+            uint64_t word = 0;
+            std::swap_ranges(target_ + at, target_ + at + sizeof(word),
+                             reinterpret_cast<char*>(&word));
+            EXPECT_EQ(ucpx_device_take_numbered(target_ + 16, kNumber, taken, length),
+                      UCS_INPROGRESS)
+                << at;
+            std::memcpy(target_ + at, &word, sizeof(word));
+        }
+        EXPECT_EQ(ucpx_device_take_numbered(target_ + 16, kNumber, taken, length), UCS_OK);
+        EXPECT_EQ(std::memcmp(taken, source_ + 8, length), 0);
+        EXPECT_EQ(std::count(taken + length, std::end(taken), 0),
+                  static_cast<ptrdiff_t>(kLength - length));
+        EXPECT_EQ(std::count(target_, target_ + 16, 0), 16);
+        EXPECT_EQ(std::count(target_ + 16 + size, std::end(target_), 0),
+                  static_cast<ptrdiff_t>(kLength - 16 - size));
+        if (length > 0) {
+            EXPECT_EQ(ucpx_device_take_numbered(target_ + 16, kNumber + 1, taken, length),
+                      UCS_INPROGRESS);
+        }
+    }
+}
+
+TEST_F(DeviceCodeTest, ANumberedMessageIsThereWhenItsNumbersAre) {
+    constexpr uint32_t kRounds = 2000;
+    constexpr size_t kWords = 8, kBytes = kWords * sizeof(uint64_t);
+    alignas(16) char answer[2 * kBytes] = {};
+    remotes_.elements[2] = element(kThere + 8000, answer);
+    const auto play = [&](bool begins) {
+        alignas(8) uint64_t sent[kWords], taken[kWords];
+        Locals mine{{UCP_DEVICE_MEM_LIST_VERSION_V1, 0, 1}, {{sent}}};
+        for (uint32_t round = 1; round <= kRounds; ++round) {
+            const auto take = [&] {
+                while (ucpx_device_take_numbered(begins ? answer : target_, round, taken, kBytes) !=
+                       UCS_OK)
+                    std::this_thread::yield();
+                for (const uint64_t word : taken) EXPECT_EQ(word, uint64_t{round} << 20 | round);
+            };
+            if (!begins) take();
+            std::fill(std::begin(sent), std::end(sent), uint64_t{round} << 20 | round);
+            (void)ucpx_device_put_numbered(&mine.head, 0, 0, remote(), begins ? 0 : 2, 0, kBytes,
+                                           round);
+            if (begins) take();
+        }
+    };
+    std::thread peer([&] { play(false); });
+    play(true);
+    peer.join();
+}
+
 TEST_F(DeviceCodeTest, RequestsTellWhatCameOfThem) {
     ucp_device_request_t request;
     request.status = UCS_INPROGRESS;
@@ -118,6 +180,11 @@ TEST_F(DeviceCodeTest, WithChecksWrongElementsAreRefused) {
     }
     EXPECT_EQ(ucp_device_put(local(), 1, 0, remote(), 0, 0, 8, 0, 0, nullptr),
               UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(ucpx_device_put_numbered(local(), 1, 0, remote(), 0, 0, 8, 1), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(ucpx_device_put_numbered(local(), 0, 0, remote(), 3, 0, 8, 1), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(ucpx_device_put_numbered(local(), 0, 4, remote(), 0, 0, 8, 1), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(ucpx_device_put_numbered(local(), 0, 0, remote(), 0, 8, 8, 1), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(ucpx_device_put_numbered(local(), 0, 0, remote(), 0, 0, 4, 1), UCS_ERR_INVALID_PARAM);
     remotes_.head.version = 1;
     EXPECT_EQ(ucp_device_get_ptr(remote(), 0, &place), UCS_ERR_INVALID_PARAM);
 }
