@@ -115,11 +115,15 @@ MUTANTS = {
         ("select_test",), "CostFile.*"),
     "a flush of a worker waits for strangers": (
         "src/ucp/worker/worker.cc",
-        {"        if (!endpoint.is_users() && !endpoint.is_lent()) return;\n": ""},
+        {"        if (!endpoint.is_users() && !endpoint.is_lent() && !endpoint.is_being_closed()) return;\n": ""},
         ("test/system/soft_fabric_test",), "*WorkerFlush.*"),
     "a flush of a worker forgets what was lent": (
         "src/ucp/worker/worker.cc",
         {"!endpoint.is_users() && !endpoint.is_lent()": "!endpoint.is_users()"},
+        ("ucp_test",), "*WorkerFlush.*"),
+    "a flush of a worker forgets what is being closed": (
+        "src/ucp/worker/worker.cc",
+        {"is_lent() && !endpoint.is_being_closed()": "is_lent()"},
         ("ucp_test",), "*WorkerFlush.*"),
     "a stopped process has seen everything": (
         "src/ucs/sys/time.h",

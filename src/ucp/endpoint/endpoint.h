@@ -201,6 +201,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // --- its life ---
 
     bool is_closing() const { return life_ != Life::kOpen; }
+    // What the user has started is not all done yet.
+    bool is_being_closed() const { return life_ == Life::kClosing; }
     bool is_doomed() const { return life_ == Life::kDoomed; }
     // The user closes it, or another takes its place.
     void begin_closing() {

@@ -295,7 +295,7 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
     endpoints_.for_each([&](Endpoint& endpoint) {
         // What the library answers by endpoints of its own is no operation of the program's, and
         // whom it answers may have ended.
-        if (!endpoint.is_users() && !endpoint.is_lent()) return;
+        if (!endpoint.is_users() && !endpoint.is_lent() && !endpoint.is_being_closed()) return;
         if (endpoint.is_failed() || outer->status != UCS_OK) return;
         Request* inner = make_internal_flush(endpoint, outer, [](Request& request) {
             // An endpoint that failed has nothing outstanding: that is its own affair.

@@ -48,6 +48,25 @@ TEST_P(WorkerFlush, WaitsForNobodyWhoHasEnded) {
     flush();
 }
 
+// The program has closed it already, and waits for both at once.
+TEST_P(WorkerFlush, WaitsForAnEndpointThatIsBeingClosed) {
+    pass(cluster_, kNear, kFar, 1);
+    const ucp_ep_h endpoint = cluster_.endpoint(kNear, kFar);
+    Region there(cluster_.context(kFar), 64);
+    there.open(endpoint);
+    const std::vector<uint8_t> sent = pattern(64, 1);
+    const ucs_status_ptr_t put =
+        ucp_put_nbx(endpoint, sent.data(), sent.size(), there.address(), there.key, &kNothing);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(put));
+    const ucs_status_ptr_t closing = ucp_ep_close_nbx(endpoint, &kNothing);
+    flush();
+    EXPECT_EQ(there.bytes, sent);
+    EXPECT_EQ(cluster_.finish(put), UCS_OK);
+    EXPECT_EQ(cluster_.finish(closing), UCS_OK);
+    cluster_.forget(kNear, kFar);
+    there.close();
+}
+
 // The program has no endpoint of its own there, but puts by that of a message.
 TEST_P(WorkerFlush, WaitsForWhatGoesByTheEndpointOfAMessage) {
     ucp_ep_h reply = nullptr;
