@@ -56,15 +56,13 @@ inline bool is_silent(const Socket& socket) {
 // How long the kernel has had no acknowledgement, also of a connection that it has given up.
 ucs::Duration time_without_answer(const Socket& socket);
 
-// How long something has lasted, as far as this process looked on. A process that was stopped, or
-// had no processor, has not seen what went on meanwhile: of the time between two looks no more
-// counts than a quarter of what would be too long.
+// How long something has lasted, as far as this process looked on: without what is ucs::unseen().
 class ObservedTime {
   public:
     bool is_running() const { return last_look_ != ucs::kNever; }
     // Begins, unless it runs.
     void look(ucs::Time now, ucs::Duration too_long) {
-        if (is_running()) length_ += std::min(now - last_look_, too_long / 4);
+        if (is_running()) length_ += now - last_look_ - ucs::unseen(last_look_, now, too_long);
         last_look_ = now;
     }
     void begin_anew(ucs::Time now) {

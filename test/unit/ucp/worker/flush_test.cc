@@ -21,6 +21,14 @@ class WorkerFlush : public testing::TestWithParam<SenderWire> {
         EXPECT_EQ(cluster_.finish(ucp_worker_flush_nbx(cluster_.worker(kNear), &kNothing)), UCS_OK);
     }
 
+    ucs_status_ptr_t start_put(ucp_ep_h endpoint, const Region& there) {
+        const ucs_status_ptr_t put = ucp_put_nbx(endpoint, sent_.data(), sent_.size(),
+                                                 there.address(), there.key, &kNothing);
+        EXPECT_FALSE(UCS_PTR_IS_ERR(put));
+        return put;
+    }
+
+    const std::vector<uint8_t> sent_ = pattern(64, 1);
     const std::unique_ptr<Wire> wire_ = GetParam().make();
     Cluster cluster_{3, options_for(GetParam(), *wire_)};
 };
@@ -52,15 +60,12 @@ TEST_P(WorkerFlush, WaitsForNobodyWhoHasEnded) {
 TEST_P(WorkerFlush, WaitsForAnEndpointThatIsBeingClosed) {
     pass(cluster_, kNear, kFar, 1);
     const ucp_ep_h endpoint = cluster_.endpoint(kNear, kFar);
-    Region there(cluster_.context(kFar), 64);
+    Region there(cluster_.context(kFar), sent_.size());
     there.open(endpoint);
-    const std::vector<uint8_t> sent = pattern(64, 1);
-    const ucs_status_ptr_t put =
-        ucp_put_nbx(endpoint, sent.data(), sent.size(), there.address(), there.key, &kNothing);
-    ASSERT_FALSE(UCS_PTR_IS_ERR(put));
+    const ucs_status_ptr_t put = start_put(endpoint, there);
     const ucs_status_ptr_t closing = ucp_ep_close_nbx(endpoint, &kNothing);
     flush();
-    EXPECT_EQ(there.bytes, sent);
+    EXPECT_EQ(there.bytes, sent_);
     EXPECT_EQ(cluster_.finish(put), UCS_OK);
     EXPECT_EQ(cluster_.finish(closing), UCS_OK);
     cluster_.forget(kNear, kFar);
@@ -89,14 +94,11 @@ TEST_P(WorkerFlush, WaitsForWhatGoesByTheEndpointOfAMessage) {
               UCS_OK);
     ASSERT_TRUE(cluster_.until([&] { return reply != nullptr; }));
 
-    Region there(cluster_.context(kFar), 64);
+    Region there(cluster_.context(kFar), sent_.size());
     there.open(reply);
-    const std::vector<uint8_t> sent = pattern(64, 1);
-    const ucs_status_ptr_t put =
-        ucp_put_nbx(reply, sent.data(), sent.size(), there.address(), there.key, &kNothing);
-    ASSERT_FALSE(UCS_PTR_IS_ERR(put));
+    const ucs_status_ptr_t put = start_put(reply, there);
     flush();
-    EXPECT_EQ(there.bytes, sent);
+    EXPECT_EQ(there.bytes, sent_);
     EXPECT_EQ(cluster_.finish(put), UCS_OK);
     there.close();
 }
