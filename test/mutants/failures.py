@@ -125,6 +125,14 @@ MUTANTS = {
         "src/ucp/worker/worker.cc",
         {"is_lent() && !endpoint.is_being_closed()": "is_lent()"},
         ("ucp_test",), "*WorkerFlush.*"),
+    "a flush rides on a chain and forgets what came after": (
+        "src/uct/tcp/association/association_operations.cc",
+        {"        chain->covered[connection.index()] != connection.one_sided) {": "        false) {"},
+        ("uct_test",), "*TcpRiding*"),
+    "who rides on a chain hears nothing": (
+        "src/uct/tcp/association/association_operations.cc",
+        {"        on_flush_reply(*flush, connection);\n": ""},
+        ("uct_test",), "*TcpRiding*"),
     "a stopped process has seen everything": (
         "src/ucs/sys/time.h",
         {"now <= last_look ? Duration(0)": "true ? Duration(0)"},

@@ -125,6 +125,8 @@ class Association final : public AssociationHook, public Watched {
     // For a kFlush frame that the caller sends behind puts on one connection.
     RemoteOperation* start_put_chain(const AssociationUser* owner, Completion* completion,
                                      unsigned connection);
+    // What it covers is all that its connection has been given.
+    void end_chain(RemoteOperation& operation);
     size_t operation_room() const;
     // Take back one that has not been sent.
     void cancel_operation(RemoteOperation& operation) { release(operation); }
@@ -243,6 +245,8 @@ class Association final : public AssociationHook, public Watched {
     // Is there a session for large operations, or may connection 0 bring one when it opens?
     bool keeps_pieces() const;
     ucs_status_t ask(const AssociationUser* owner, Completion* completion, bool probe);
+    bool ride(RemoteOperation& flush, const TcpConnection& connection);
+    void answer_riders(uint32_t name, unsigned connection);
     void give_up(TcpConnection& connection);
     bool has_outstanding() const;
     bool has_bulk() const;

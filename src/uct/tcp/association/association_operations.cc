@@ -85,8 +85,34 @@ void Association::finish_operation(RemoteOperation& operation, ucs_status_t stat
     if (unpacks) {
         operation.unpack(operation.unpack_argument, operation.copy.get(), operation.length);
     }
+    const uint32_t name = operation.is_ridden ? operation.name : wire::kNoOperation;
+    const unsigned connection = operation.connection;
     release(operation);
     if (completion != nullptr) completion->complete(status);
+    if (name != wire::kNoOperation) answer_riders(name, connection);
+}
+
+// A flush behind a chain that is under way asks nothing that the end of the chain does not tell.
+// @return whether the answer to that is one to the flush
+bool Association::ride(RemoteOperation& flush, const TcpConnection& connection) {
+    if (flush.rides_on != wire::kNoOperation) return false;
+    RemoteOperation* const chain = find_operation(connection.last_chain);
+    if (chain == nullptr || chain->is_cut || chain->connection != connection.index() ||
+        chain->covered[connection.index()] != connection.one_sided) {
+        return false;
+    }
+    flush.rides_on = chain->name;
+    chain->is_ridden = true;
+    return true;
+}
+
+void Association::answer_riders(uint32_t name, unsigned connection) {
+    for (size_t slot = 0; slot < operations_.size(); ++slot) {
+        RemoteOperation* const flush = operations_[slot];
+        if (flush == nullptr || flush->rides_on != name) continue;
+        flush->rides_on = wire::kNoOperation;
+        on_flush_reply(*flush, connection);
+    }
 }
 
 void Association::release_unasked(OutputList& dropped) {
@@ -125,6 +151,7 @@ ucs_status_t Association::ask(const AssociationUser* owner, Completion* completi
         operation->covered[connection->index()] = connection->one_sided;
         if (!connection->has_one_sided() && !(probe && connection->index() == 0)) continue;
         operation->waiting |= static_cast<uint8_t>(1u << connection->index());
+        if (connection->has_one_sided() && ride(*operation, *connection)) continue;
         struct {
             wire::FrameHeader frame;
             wire::Reply flush;
@@ -172,6 +199,12 @@ RemoteOperation* Association::start_put_chain(const AssociationUser* owner, Comp
     made->connection = static_cast<uint8_t>(connection);
     made->waiting = static_cast<uint8_t>(1u << connection);
     return made;
+}
+
+void Association::end_chain(RemoteOperation& operation) {
+    TcpConnection& chains = connection(operation.connection);
+    operation.covered[chains.index()] = chains.one_sided;
+    chains.last_chain = operation.name;
 }
 
 bool Association::on_flush_reply(RemoteOperation& operation, unsigned connection) {

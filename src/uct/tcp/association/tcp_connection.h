@@ -68,7 +68,8 @@ class TcpConnection final : public EventTarget, public Timer {
     // answers notes how many there were.
     uint64_t one_sided = 0;
     uint64_t acknowledged = 0;
-    uint64_t last_plain = 0;  // up to here some are of no chain
+    uint64_t last_plain = 0;                   // up to here some are of no chain
+    uint32_t last_chain = wire::kNoOperation;  // whose answer tells that a chain has ended
     bool has_one_sided() const { return one_sided != acknowledged; }
     bool has_plain() const { return last_plain > acknowledged; }
 

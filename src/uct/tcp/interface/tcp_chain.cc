@@ -67,7 +67,7 @@ ssize_t TcpEndpoint::put_chain(std::span<const ChainPiece> pieces, Completion* c
         association_.cancel_operation(*operation);
         return UCS_ERR_NO_MEMORY;
     }
-    operation->covered[connection.index()] = connection.one_sided;
+    association_.end_chain(*operation);
     flush->set_head(head_of(wire::FrameType::kFlush, wire::Reply{operation->name, 0}, 0));
     queue.append(flush);
     connection.send_queued(was_empty);
@@ -107,7 +107,7 @@ ssize_t TcpEndpoint::get_chain(std::span<const ChainPiece> pieces, Completion* c
     for (const Request& request : std::span(requests).first(count))
         association_.find_operation(request.body.operation)->last = last->name;
     connection.one_sided += count;
-    last->covered[connection.index()] = connection.one_sided;
+    association_.end_chain(*last);
     // Chains have no order towards anything: they are asked for even if the endpoint goes.
     const iovec all{requests.data(), count * sizeof(Request)};
     connection.send({&all, 1}, all.iov_len);

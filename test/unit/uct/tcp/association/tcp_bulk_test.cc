@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Bulk connections that end, or cannot be made, while messages go on.
+// Bulk connections that end, or cannot be made, while messages go on; flushes behind chains.
+
+#include <sys/ioctl.h>
 
 #include <deque>
 #include <string>
@@ -160,6 +162,156 @@ TEST_F(TcpPlainBulk, AFlushThatMovesToTheFirstConnectionWaitsForAllThatWentThere
     EXPECT_EQ(target.text().substr(0, kSize), std::string(kSize, 'n'));
     world.expect_traffic(0, 1);
     expect_no_failures();
+}
+
+// Chains that a flush comes behind.
+class TcpRiding : public TcpBulk {
+  protected:
+    explicit TcpRiding(const Settings& settings = {}) : TcpBulk(2, settings) {}
+
+    static constexpr size_t kSmall = 4096;
+
+    // What the kernel has for the peer, of all its connections.
+    size_t unread() {
+        size_t all = 0;
+        for (const unsigned index : {0, 1}) {
+            for (const int socket : world.tcp(1).sockets(index)) {
+                int bytes = 0;
+                EXPECT_EQ(ioctl(socket, FIONREAD, &bytes), 0);
+                all += static_cast<size_t>(bytes);
+            }
+        }
+        return all;
+    }
+    std::vector<ChainPiece> small_piece() {
+        return {{source.data(), kSmall, source.iov(0, kSmall).memory, target.address(),
+                 target.key_for(world.peer(0))}};
+    }
+    std::vector<ChainPiece> small_read(Buffer& from, Buffer& to) {
+        return {{to.data(), kSmall, to.iov(0, kSmall).memory, from.address(),
+                 from.key_for(world.peer(0))}};
+    }
+};
+
+TEST_F(TcpRiding, AFlushBehindAChainAsksNothingOfItsOwn) {
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    expect_a_chain_to_work(endpoint);
+    Buffer from(world.peer(1), kSmall, 'g'), to(world.peer(0), kSmall, '.');
+    for (const bool reads : {false, true}) {
+        SCOPED_TRACE(reads ? "reads" : "writes");
+        world.peer(1).runs = false;
+        Waiter chain, flushed, again;
+        ASSERT_EQ(reads ? endpoint.get_chain(small_read(from, to), &chain)
+                        : endpoint.put_chain(small_piece(), &chain),
+                  1);
+        world.until([&] { return unread() >= (reads ? 32 : kSmall + 48); });
+        const size_t before = unread();
+        ASSERT_EQ(endpoint.flush(&flushed), UCS_INPROGRESS);
+        ASSERT_EQ(endpoint.flush(&again), UCS_INPROGRESS);
+        world.progress_some(20);
+        EXPECT_EQ(unread(), before);
+        EXPECT_FALSE(flushed.done || again.done);
+        world.peer(1).runs = true;
+        world.until([&] { return chain.done && flushed.done && again.done; });
+        EXPECT_EQ(flushed.status, UCS_OK);
+        EXPECT_EQ(again.status, UCS_OK);
+    }
+    EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
+}
+
+// Without sessions, where a put that is of no chain takes the same connection.
+class TcpRidingTogether : public TcpRiding {
+  protected:
+    TcpRidingTogether() : TcpRiding({{"TCP_FAILOVER", "n"}}) {}
+};
+
+TEST_F(TcpRidingTogether, AFlushBehindMoreThanTheChainAsks) {
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    expect_a_chain_to_work(endpoint);
+    world.peer(1).runs = false;
+    Waiter chain, flushed;
+    const Iov later[] = {source.iov(kPiece, kSmall)};
+    ASSERT_EQ(endpoint.put_chain(small_piece(), &chain), 1);
+    ASSERT_EQ(endpoint.put_zcopy(later, target.address() + kPiece, target.key_for(world.peer(0)),
+                                 nullptr),
+              UCS_OK);
+    world.until([&] { return unread() >= 2 * kSmall + 48 + 32; });
+    const size_t before = unread();
+    ASSERT_EQ(endpoint.flush(&flushed), UCS_INPROGRESS);
+    world.until([&] { return unread() == before + 16; });
+    world.peer(1).runs = true;
+    world.until([&] { return chain.done && flushed.done; });
+    EXPECT_EQ(flushed.status, UCS_OK);
+}
+
+// Who made the chain goes; the flush is another's.
+TEST_F(TcpRiding, AFlushOutlivesTheEndpointOfTheChain) {
+    Endpoint& endpoint = world.connect(0, 1);
+    Endpoint& other = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    expect_a_chain_to_work(endpoint);
+    world.peer(1).runs = false;
+    Waiter chain, flushed;
+    ASSERT_EQ(endpoint.put_chain(small_piece(), &chain), 1);
+    ASSERT_EQ(other.flush(&flushed), UCS_INPROGRESS);
+    world.destroy(endpoint);
+    EXPECT_TRUE(chain.done);
+    world.peer(1).runs = true;
+    world.until([&] { return flushed.done; });
+    EXPECT_EQ(flushed.status, UCS_OK);
+    expect_no_failures();
+}
+
+// The connection goes: the chain is tried again elsewhere, and covered by that one's flush.
+class TcpRidingNarrow : public TcpRiding {
+  protected:
+    TcpRidingNarrow() : TcpRiding(kNarrow) {}
+};
+
+TEST_F(TcpRidingNarrow, AFlushEndsWhenItsChainIsCut) {
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    Waiter chain, flushed;
+    start_and_stop_in_the_middle(endpoint, chain);
+    ASSERT_EQ(endpoint.flush(&flushed), UCS_INPROGRESS);
+    break_connections(world, 0, 1);
+    world.until([&] { return chain.done && flushed.done; });
+    EXPECT_EQ(chain.status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(flushed.status, UCS_OK);
+    expect_a_chain_to_work(endpoint);
+    expect_no_failures();
+}
+
+// A chain that moves to the first connection takes along who rides on it.
+class TcpRidingPlain : public TcpRiding {
+  protected:
+    TcpRidingPlain() : TcpRiding(kNarrowPlain) {}
+};
+
+TEST_F(TcpRidingPlain, AFlushMovesWithItsChain) {
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    Waiter chain, flushed;
+    const RemoteKey key = target.key_for(world.peer(0));
+    world.peer(1).runs = false;
+    ASSERT_EQ(endpoint.put_short("l", 1, target.address() + target.size() - 1, key), UCS_OK);
+    {
+        const NoDescriptors none;
+        ASSERT_EQ(endpoint.put_chain(small_piece(), &chain), 1);
+        ASSERT_EQ(endpoint.flush(&flushed), UCS_INPROGRESS);
+        world.progress_some(5);
+    }
+    EXPECT_FALSE(flushed.done);
+    world.peer(1).runs = true;
+    world.until([&] { return chain.done && flushed.done; });
+    EXPECT_EQ(chain.status, UCS_OK);
+    EXPECT_EQ(flushed.status, UCS_OK);
+    EXPECT_EQ(target.text().substr(0, kSmall), std::string(kSmall, 'n'));
+    EXPECT_EQ(target.text().back(), 'l');
+    expect_no_failures();
+    world.expect_traffic(0, 1);
 }
 
 class TcpPlainBulkOfTwo : public TcpPlainBulk {
