@@ -87,7 +87,10 @@ byte peer_step[N * N], acknowledged[N * N]; /* of the round, as in Round of src/
 bool flushed_sent[N * N];
 bool put[N * N];                                   /* a one-sided operation under way */
 bool deferred[N * N], denied[N * N], over[N * N];  /* over: the back-off is */
-byte deferred_epoch[N * N], deferred_floor[N * N], threshold[N * N];
+byte deferred_epoch[N * N], deferred_floor[N * N];
+#ifdef BAD_THRESHOLD
+byte threshold[N * N];
+#endif
 bool overdue[N * N], yields[N * N], parked[N * N];
 byte sent[N * N], delivered[N * N];
 bool asleep[N], has_slept, wakes;
@@ -168,7 +171,11 @@ inline changed(a) {
 
 inline deny(a, b, e, t) {
     over[AT(b, a)] = 0;
+#ifdef BAD_THRESHOLD
     send(a, b, DENY, e, local_score[AT(a, b)], t, 0)
+#else
+    send(a, b, DENY, e, local_score[AT(a, b)], 0, 0)
+#endif
 }
 
 inline demote(a, b) {
@@ -442,7 +449,10 @@ inline on_message(a, b) {
             fi
         fi
     :: m == DENY && ANSWERS(a, b) ->
-        GO(AT(a, b), Idle); denied[AT(a, b)] = 1; threshold[AT(a, b)] = p2; changed(a)
+        GO(AT(a, b), Idle); denied[AT(a, b)] = 1; changed(a);
+#ifdef BAD_THRESHOLD
+        threshold[AT(a, b)] = p2
+#endif
     :: m == WITHDRAW ->
         if
         :: deferred[AT(a, b)] && deferred_epoch[AT(a, b)] == e ->
@@ -518,6 +528,36 @@ inline request(a, b) {
 inline forget_temporaries() {
     m = 0; e = 0; p1 = 0; p2 = 0; p3 = 0; k = 0; t = 0; x = 0; asked = 0; rising = 0; victim = 0;
     held = 0; own_floor = 0; best = 0; c = 0; leaving = 0; beside = 0
+}
+
+/* What nothing reads before it is written again must not make two states of one. */
+inline forget_what_is_over(a) {
+    k = 0;
+    do
+    :: k < N ->
+        x = AT(a, k);
+        if
+        :: !deferred[x] -> deferred_epoch[x] = 0; deferred_floor[x] = 0
+        :: else -> skip
+        fi;
+        if
+        :: state[x] != Requested && state[x] != Withdrawing ->
+            estimate[x] = 0;
+            if
+            :: !denied[x] -> over[x] = 1
+            :: else -> skip
+            fi
+        :: else -> skip
+        fi;
+#if FORGETS == 0
+        if
+        :: state[x] == Idle -> epoch[x] = 0
+        :: else -> skip
+        fi;
+#endif
+        k++
+    :: else -> break
+    od
 }
 
 #ifdef BAD_THRESHOLD
@@ -642,6 +682,7 @@ end:
         :: !dead[me] && !asleep[me] -> settle(me)
         :: else -> skip
         fi;
+        forget_what_is_over(me);
         forget_temporaries()
     }
     od
