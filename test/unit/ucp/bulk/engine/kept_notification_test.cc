@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
-#include <string>
 
 #include "ucp/bulk/engine/notification.h"
 #include "ucp/endpoint/endpoint.h"
@@ -74,8 +74,7 @@ class Notifying {
     }
     size_t ended() const {
         return static_cast<size_t>(std::ranges::count_if(requests_, [](ucs_status_ptr_t request) {
-            return !UCS_PTR_IS_PTR(request) ||
-                   ucp_request_check_status(request) != UCS_INPROGRESS;
+            return !UCS_PTR_IS_PTR(request) || ucp_request_check_status(request) != UCS_INPROGRESS;
         }));
     }
     bool until_told(size_t count) {
@@ -254,15 +253,15 @@ TEST_P(KeptNotifications, FollowEachOtherAroundAFence) {
     // The put waits for the batches before the fence, and they for nobody but the peer.
     EXPECT_EQ(ucp_worker_fence(cluster_.worker(kFrom)), UCS_OK);
     local_.fill(5);
-    const ucs_status_ptr_t put = ucp_put_nbx(endpoint(), local_.bytes.data(), 64,
-                                             remote_.address(), remote_.key, &kNothing);
+    const ucs_status_ptr_t put =
+        ucp_put_nbx(endpoint(), local_.bytes.data(), 64, remote_.address(), remote_.key, &kNothing);
     cluster_.steps(200);
     listen();
     expect_all(30000);
     EXPECT_EQ(cluster_.finish(put), UCS_OK);
     EXPECT_EQ(cluster_.finish(ucp_ep_flush_nbx(endpoint(), &kNothing)), UCS_OK);
-    EXPECT_TRUE(std::ranges::equal(std::span(local_.bytes).first(64),
-                                   std::span(remote_.bytes).first(64)));
+    EXPECT_TRUE(
+        std::ranges::equal(std::span(local_.bytes).first(64), std::span(remote_.bytes).first(64)));
 }
 
 TEST_P(KeptNotifications, ThatWaitOutlastTheEndpointsClose) {
