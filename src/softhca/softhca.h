@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "softhca/model/fault.h"
 #include "softhca/model/model.h"
@@ -41,6 +42,13 @@ struct Counters {
     uint64_t requester_misses = 0;
     uint64_t responder_misses = 0;
     uint64_t retransmissions = 0;
+};
+
+// Memory that is registered.
+struct RegisteredMemory {
+    const void* address;
+    uint64_t length;
+    uint32_t access;  // ibv_access_flags, as they were asked for
 };
 
 class VirtualFabricImpl;
@@ -111,6 +119,8 @@ class VirtualFabric {
 
     Counters counters(unsigned node) const;
     Counters total() const;
+    // Of all nodes.
+    std::vector<RegisteredMemory> registered() const;
     // A hash over every event so far, with its time: equal for equal runs.
     uint64_t trace_hash() const;
 

@@ -3,6 +3,7 @@
 
 #include "fuzz/inputs.h"
 #include "fuzz/victim.h"
+#include "ucp/bulk/engine/notification.h"
 #include "ucp/lanes/messages.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
@@ -79,6 +80,12 @@ class Messages {
     Input input_;
 };
 
+// What goes before the first bytes of a notification's payload.
+struct FirstPayload {
+    NotifyHeader header;
+    NotifyPayload payload;
+};
+
 std::vector<Input> messages() {
     const auto links = Victim::Links::kScalable;
     const MessageId first{kPeer, 7};
@@ -122,6 +129,17 @@ std::vector<Input> messages() {
         Messages(links).add(AmId::kGetRequest, EmulatedGet{kPeer, 1, memory, 8}).input(),
         Messages(links)
             .add(AmId::kAtomicRequest, EmulatedAtomic{kPeer, 1, memory, 1, 8, 1, 0})
+            .input(),
+        Messages(links)
+            .add(AmId::kNotify, NotifyMessage{kPeer, 1})
+            .add(AmId::kNotify, FirstPayload{{kPeer, 1, NotifyHeader::kPayload, 8}, {7}}, 8)
+            .input(),
+        Messages(links)
+            .add(AmId::kNotify, FirstPayload{{kPeer, 1, NotifyHeader::kPayload, 20}, {7}}, 8)
+            .add(AmId::kFragment, FragmentHeader{first, 8}, 12)
+            .input(),
+        Messages(links)
+            .add(AmId::kNotify, NotifyHeader{kPeer, 65600, NotifyHeader::kCredit, 0})
             .input(),
         Messages(links).add(AmId::kHello, HelloHeader{kPeer}, 40).input(),
     };

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ucp/api/ucp.h"
+#include "ucp/api/ucpx.h"
 #include "ucp/base/handles.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/lanes/driver/lane_driver.h"
@@ -145,6 +146,15 @@ void Victim::start_requests(Endpoint& to_peer) {
     requests_.push_back(ucp_atomic_op_nbx(wrap(&to_peer), UCP_ATOMIC_OP_ADD, source_, 1,
                                           reinterpret_cast<uintptr_t>(peer_mapped_), peer_key_,
                                           &fetch));
+    // The second one waits for the peer's credit.
+    const std::vector<std::byte> payload(UCPX_MAX_NOTIFICATION_PAYLOAD);
+    ucpx_batch_t batch{};
+    batch.field_mask = UCPX_BATCH_FIELD_PAYLOAD;
+    batch.entry_size = sizeof(ucpx_piece_t);
+    batch.payload = payload.data();
+    batch.payload_length = payload.size();
+    for (int i = 0; i < 2; ++i)
+        requests_.push_back(ucpx_put_batch_nbx(wrap(&to_peer), &batch, &param));
 }
 
 void Victim::step_both(unsigned count) {

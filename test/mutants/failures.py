@@ -4,6 +4,22 @@
 # As in safety.py.
 NO_MEMORY = ("test/system/no_memory_test",)
 MUTANTS = {
+    "a notification finds room however many are under way": (
+        "src/ucp/bulk/engine/notification.cc",
+        {"outgoing.under_way + cost > kWindow) return false;": "false) return false;"},
+        ("ucp_test",), "*KeptNotifications*"),
+    "a notification goes before those that wait for room": (
+        "src/ucp/bulk/engine/notification.cc",
+        {"!outgoing.waiting.empty() || outgoing.under_way": "outgoing.under_way"},
+        ("ucp_test",), "*KeptNotifications*"),
+    "a notification waits behind what a fence holds back": (
+        "src/ucp/bulk/engine/notification.cc",
+        {"request.flags |= Request::kAwaited;": "request.flags |= 0;"},
+        ("ucp_test",), "*KeptNotifications*Fence*"),
+    "a payload without memory is missed by nobody": (
+        "src/ucp/bulk/engine/notification.cc",
+        {"if (endpoint != nullptr) endpoint->reset(status);\n    }\n    if (status": "(void)endpoint;\n    }\n    if (status"},
+        NO_MEMORY, "*Notifications*"),
     "a read without memory gets no answer": (
         "src/uct/tcp/association/responder.cc",
         {"        refuse(connection, wire::kNobody, get.operation);\n": ""},

@@ -882,6 +882,61 @@ TEST_P(NoMemory, ActiveMessages) {
     }
 }
 
+// So many bytes with a batch of none: told with them, or not and somebody knows.
+void notify(Pair& pair, size_t length, bool is_early) {
+    struct Told {
+        std::vector<uint8_t> payload;
+        bool is_told = false;
+    } told;
+    std::vector<uint8_t> sent;
+    {
+        const Disarmed disarmed;
+        told.payload.resize(length);
+        sent = pattern(length, length);
+    }
+    const auto listen = [&] {
+        const auto tell = [](void* arg, const ucpx_notification_t* notification) {
+            auto& told = *static_cast<Told*>(arg);
+            ASSERT_EQ(notification->payload_length, told.payload.size());
+            std::memcpy(told.payload.data(), notification->payload, told.payload.size());
+            told.is_told = true;
+        };
+        return ucpx_worker_set_notification_handler(pair.worker(pair.target()), tell, &told);
+    };
+    ucs_status_t status = UCS_OK;
+    if (!is_early) status = listen();
+    ucpx_batch_t batch{};
+    batch.field_mask = UCPX_BATCH_FIELD_PAYLOAD;
+    batch.entry_size = sizeof(ucpx_piece_t);
+    batch.payload = sent.data();
+    batch.payload_length = length;
+    void* const sending = ucpx_put_batch_nbx(pair.endpoint(0), &batch, &kNothing);
+    if (UCS_PTR_IS_ERR(sending)) pair.note(UCS_PTR_STATUS(sending));
+    for (int count = 0; count < 200; ++count) pair.step();
+    if (is_early) status = listen();
+    EXPECT_EQ(status, UCS_OK);
+    const bool is_told = pair.until([&] { return told.is_told || pair.has_failed(); });
+    pair.note(pair.finish(sending));
+    EXPECT_EQ(ucpx_worker_set_notification_handler(pair.worker(pair.target()), nullptr, nullptr),
+              UCS_OK);
+    const Disarmed disarmed;
+    EXPECT_TRUE(is_told) << "a notification is lost, and nobody is told";
+    if (told.is_told) {
+        EXPECT_EQ(told.payload, sent);
+    }
+}
+
+TEST_P(NoMemory, Notifications) {
+    for (const size_t length : {size_t{100}, kLong}) {
+        for (const bool is_early : {false, true}) {
+            SCOPED_TRACE(testing::Message() << length << " bytes, early: " << is_early);
+            each([](Pair& pair) { pair.open_and_connect(); },
+                 [&](Pair& pair) { notify(pair, length, is_early); });
+            if (HasFailure()) return;
+        }
+    }
+}
+
 TEST_P(NoMemory, Streams) {
     each([](Pair& pair) { pair.open_and_connect(); },
          [](Pair& pair) {

@@ -265,6 +265,19 @@ Counters VirtualFabric::total() const {
     return sum;
 }
 
+std::vector<RegisteredMemory> VirtualFabric::registered() const {
+    std::vector<RegisteredMemory> found;
+    const uint32_t count = impl_->mr_count;
+    for (uint32_t index = 0; found.size() < count; ++index) {
+        const MrRecord* const record = impl_->segment.mr_at(index);
+        if (record == nullptr) break;
+        if (record->key.load() == 0) continue;
+        found.push_back(
+            {reinterpret_cast<const void*>(record->addr), record->length, record->access});
+    }
+    return found;
+}
+
 uint64_t VirtualFabric::trace_hash() const {
     return impl_->hash_;
 }

@@ -25,7 +25,7 @@ BEGIN_C_DECLS
 /** Raised when a program that was written for this file no longer does. */
 #define UCPX_API_MAJOR 1
 /** Raised when something is added. */
-#define UCPX_API_MINOR 3
+#define UCPX_API_MINOR 4
 /** Of this file; of the library: ucpx_get_api_version. */
 #define UCPX_API_VERSION UCP_VERSION(UCPX_API_MAJOR, UCPX_API_MINOR)
 
@@ -327,8 +327,12 @@ typedef struct ucpx_piece {
 
 /** Fields of ucpx_batch_t that need not be set. */
 enum ucpx_batch_field {
-    UCPX_BATCH_FIELD_NOTIFICATION = UCS_BIT(0) /**< notification */
+    UCPX_BATCH_FIELD_NOTIFICATION = UCS_BIT(0), /**< notification */
+    UCPX_BATCH_FIELD_PAYLOAD = UCS_BIT(1)       /**< payload and payload_length */
 };
+
+/** The most bytes of a notification's payload. */
+#define UCPX_MAX_NOTIFICATION_PAYLOAD 65536
 
 /** Pieces that are moved as one operation. */
 typedef struct ucpx_batch {
@@ -338,6 +342,9 @@ typedef struct ucpx_batch {
     size_t entry_size;          /**< sizeof(ucpx_piece_t) */
     /** With UCPX_BATCH_FIELD_NOTIFICATION: told to the peer's notify handler. */
     uint64_t notification;
+    /** With UCPX_BATCH_FIELD_PAYLOAD: bytes that are told as well, with or without a value. */
+    const void* payload;
+    size_t payload_length; /**< up to UCPX_MAX_NOTIFICATION_PAYLOAD */
 } ucpx_batch_t;
 
 /**
@@ -346,11 +353,15 @@ typedef struct ucpx_batch {
  * All pieces are checked before the first is posted. They may land in any order; no fence orders
  * them, and where they overlap at the peer it is not said which bytes stay. The end of the
  * operation means that every byte is in the peer's memory. Then, if a notification is asked for,
- * the peer's handler gets it (ucpx_worker_set_notify_handler), once: never before a byte of the
- * batch, but maybe before the sender's operation has ended. A batch of no bytes just notifies. The
- * batch and its array of pieces are the caller's again when the call returns; the memory, the
- * handles and the keys when the operation has ended. A flush that starts after the end of a batch
- * covers its notification.
+ * the peer's handler gets it (ucpx_worker_set_notification_handler), once: never before a byte of
+ * the batch, but maybe before the sender's operation has ended. A batch of no bytes just notifies.
+ * The batch, its array of pieces and its payload are the caller's again when the call returns; the
+ * memory, the handles and the keys when the operation has ended. A flush that starts after the end
+ * of a batch covers its notification.
+ *
+ * No notification is lost, also if the peer has no handler yet; but a peer keeps only so many (two
+ * of the longest, or 2,048 without a payload). A batch whose notification finds no room there ends
+ * when the peer has taken others; its bytes land before, and other operations go on.
  *
  * Between processes of one host, and within one process, the bytes are copied once, and no adapter
  * is used.
@@ -360,7 +371,8 @@ typedef struct ucpx_batch {
  * @return NULL: ended at once. A request, to be freed by ucp_request_free. Or an error, with
  * nothing posted: UCS_ERR_INVALID_PARAM (a piece out of the bounds of its memh or rkey, or without
  * one of them; memh of another context; a length in all beyond 2^64; entry_size too small; a
- * context without UCP_FEATURE_RMA), UCS_ERR_NO_MEMORY, the error of an endpoint that failed. The
+ * context without UCP_FEATURE_RMA; no payload), UCS_ERR_EXCEEDS_LIMIT (a payload that is too long),
+ * UCS_ERR_NO_MEMORY, the error of an endpoint that failed. The
  * request ends once, with the first error of a piece if one fails; the others may or may not have
  * landed then, and nothing is read from or written to the caller's memory any more. The peer is not
  * notified then, unless every byte has landed and only the news of it was lost.
@@ -386,12 +398,41 @@ typedef void (*ucpx_notify_callback_t)(void* arg, uint64_t sender_uid, uint64_t 
 
 /**
  * Set the one handler of a worker for notifications from now on. What comes while there is none is
- * dropped with a warning.
+ * kept, and handed over by ucp_worker_progress as soon as there is one. A payload is not handed to
+ * this kind of handler.
  * @param cb  NULL: none, as at first.
  * @return UCS_OK.
  */
 ucs_status_t ucpx_worker_set_notify_handler(ucp_worker_h worker, ucpx_notify_callback_t cb,
                                             void* arg);
+
+/** Fields of ucpx_notification_t. */
+enum ucpx_notification_field {
+    UCPX_NOTIFICATION_FIELD_SENDER_UID = UCS_BIT(0), /**< sender_uid */
+    UCPX_NOTIFICATION_FIELD_VALUE = UCS_BIT(1),      /**< value */
+    UCPX_NOTIFICATION_FIELD_PAYLOAD = UCS_BIT(2)     /**< payload and payload_length */
+};
+
+/** A notification that has come. */
+typedef struct ucpx_notification {
+    uint64_t field_mask;   /**< which are set; bits of ucpx_notification_field */
+    uint64_t sender_uid;   /**< of the peer's worker, as ucp_worker_address_query tells it */
+    uint64_t value;        /**< as in its ucpx_batch_t; 0 if it sent none */
+    const void* payload;   /**< NULL without; valid until the return, of any alignment */
+    size_t payload_length; /**< bytes */
+} ucpx_notification_t;
+
+/** As ucpx_notify_callback_t, with the payload. */
+typedef void (*ucpx_notification_callback_t)(void* arg, const ucpx_notification_t* notification);
+
+/**
+ * The same as ucpx_worker_set_notify_handler, in whose place it comes, for notifications with a
+ * payload and without.
+ * @param cb  NULL: none, as at first.
+ * @return UCS_OK.
+ */
+ucs_status_t ucpx_worker_set_notification_handler(ucp_worker_h worker,
+                                                  ucpx_notification_callback_t cb, void* arg);
 
 /**
  * Look at many requests in one call. Nothing is progressed or freed, and no lock is taken: any

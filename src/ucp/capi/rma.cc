@@ -60,7 +60,7 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
     if (status == UCS_OK) status = check_pieces(one_sided, pieces, false, &checked);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     GateLock lock(endpoint.gate());
-    return start_batch(one_sided, endpoint, checked, is_put, {}, params);
+    return start_batch(one_sided, endpoint, checked, is_put, nullptr, params);
 } catch (const std::bad_alloc&) {
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }

@@ -237,12 +237,26 @@ ucs_status_ptr_t batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch, const ucp_req
     const ucs_status_t status =
         check_pieces(worker_of(endpoint).one_sided(), pieces, true, &checked);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    std::optional<uint64_t> notification;
-    if ((batch->field_mask & UCPX_BATCH_FIELD_NOTIFICATION) != 0)
-        notification = batch->notification;
+    const auto has = [&](uint64_t field) { return (batch->field_mask & field) != 0; };
+    std::span<const std::byte> payload;
+    if (has(UCPX_BATCH_FIELD_PAYLOAD)) {
+        if (batch->payload_length > UCPX_MAX_NOTIFICATION_PAYLOAD)
+            return UCS_STATUS_PTR(UCS_ERR_EXCEEDS_LIMIT);
+        if (batch->payload == nullptr && batch->payload_length != 0)
+            return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+        payload = {static_cast<const std::byte*>(batch->payload), batch->payload_length};
+    }
+    const OpParams params(param);
+    Worker& worker = worker_of(endpoint);
     GateLock lock(endpoint.gate());
-    return start_batch(worker_of(endpoint).one_sided(), endpoint, checked, is_put, notification,
-                       OpParams(param));
+    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
+    Request* teller = nullptr;
+    if (has(UCPX_BATCH_FIELD_PAYLOAD | UCPX_BATCH_FIELD_NOTIFICATION)) {
+        const uint64_t value = has(UCPX_BATCH_FIELD_NOTIFICATION) ? batch->notification : 0;
+        teller = worker.notifier().begin(endpoint, value, payload, params);
+        if (teller == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    return start_batch(worker.one_sided(), endpoint, checked, is_put, teller, params);
 } catch (const std::bad_alloc&) {
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
@@ -263,7 +277,15 @@ ucs_status_t ucpx_worker_set_notify_handler(ucp_worker_h worker_h, ucpx_notify_c
                                             void* arg) {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
-    worker.notify_handler() = {cb, arg};
+    worker.notifier().set_handler({cb, nullptr, arg});
+    return UCS_OK;
+}
+
+ucs_status_t ucpx_worker_set_notification_handler(ucp_worker_h worker_h,
+                                                  ucpx_notification_callback_t cb, void* arg) {
+    Worker& worker = unwrap(worker_h);
+    GateLock lock(worker.gate());
+    worker.notifier().set_handler({nullptr, cb, arg});
     return UCS_OK;
 }
 

@@ -57,6 +57,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
       am_handlers_(requests_, endpoints_, rndv_, reassembly_),
       streams_(endpoints_),
       one_sided_(requests_, endpoints_, context.domains(), bulk_, rndv_.direct),
+      notifier_(requests_, endpoints_, reassembly_, host_.uuid),
       keepalive_(endpoints_, config().keepalive_interval, config().keepalive_endpoints, now()),
       statistics_(interfaces_, endpoints_, lanes_, context) {
     host_.short_limit = planner_.short_limit();
@@ -88,7 +89,7 @@ void Worker::add_handlers() {
     rndv_.add_handlers(interfaces_);
     one_sided_.add_handlers(interfaces_);
     streams_.add_handlers(interfaces_);
-    add_notify_handler(notify_handler_, interfaces_);
+    notifier_.add_handlers(interfaces_);
 }
 
 ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
@@ -249,6 +250,7 @@ unsigned Worker::run_deferred() {
     events += rndv_.run_deferred();
     events += tags_.run_deferred();
     events += am_handlers_.run_deferred();
+    events += notifier_.run_deferred();
     events += end_failed_lanes();
     events += purge_failed();
     events += lanes_.run_deferred();

@@ -75,7 +75,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     AmHandlers& am_handlers() { return am_handlers_; }
     Streams& streams() { return streams_; }
     OneSided& one_sided() { return one_sided_; }
-    NotifyHandler& notify_handler() { return notify_handler_; }
+    Notifier& notifier() { return notifier_; }
     LaneDriver& lanes() { return lanes_; }
     // Null until the program uses streams of devices, or a thread for progress.
     std::unique_ptr<StreamOperations>& on_stream() { return on_stream_; }
@@ -165,7 +165,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     AmHandlers am_handlers_;
     Streams streams_;
     OneSided one_sided_;
-    NotifyHandler notify_handler_;
+    Notifier notifier_;
 
     Keepalive keepalive_;
     stats::Collector statistics_;

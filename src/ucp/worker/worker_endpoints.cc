@@ -121,6 +121,7 @@ void Worker::free_doomed() {
         }
         if (endpoints_.find(endpoint->remote_uuid()) == nullptr) {
             connector_.forget_peer(endpoint->remote_uuid());
+            notifier_.forget_peer(endpoint->remote_uuid());
         }
         endpoints_.destroy(*endpoint);
     }
@@ -269,6 +270,7 @@ void Worker::purge(Endpoint& endpoint) {
     queue_pairs_.endpoint_failed(endpoint);
     bulk_.endpoint_failed(endpoint);
     requests_.abort_named(endpoint, status);
+    notifier_.peer_failed(endpoint.remote_uuid());
     flush_endpoint_failed(endpoint, status);
     const EndpointExtras* extras = endpoint.extras();
     if (extras != nullptr && extras->stream != nullptr) extras->stream->cancel_receives(status);

@@ -6,6 +6,7 @@
 #include "ucs/config/table.h"
 #include "ucs/log/log.h"
 #include "ucs/type/bits.h"
+#include "uct/sm/placement.h"
 
 namespace uct::sm {
 
@@ -39,6 +40,14 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::single_copy>("SINGLE_COPY", "y",
                                 "Read and write memory of other processes directly, where the "
                                 "system permits it; n: two copies through shared memory."),
+    field<&Config::places_queues>(
+        "NUMA", "auto",
+        "Have the pages of a worker's queues lie on the NUMA node of the thread that made them, "
+        "which polls them; n: where who writes first runs; auto: where there are several nodes."),
+    field<&Config::asks_for_huge_pages>(
+        "HUGE_PAGES", "y",
+        "Ask the system for huge pages for memory that is allocated for the program (2 MiB and "
+        "more); queues have small ones."),
 };
 
 const ucs::config::Table<Config> table("shared memory transports", {"SM_"}, kFields);
@@ -56,6 +65,7 @@ ucs_status_t load_config(const ucs::config::Source* source, Config* config) {
     }
     config->fifo_size = std::bit_ceil(config->fifo_size);
     config->ring_size = std::bit_ceil(config->ring_size);
+    if (!config->places_queues) config->places_queues = memory_nodes() > 1;
     config->segment_size = {ucs::align_up(config->segment_size.bytes, kLine)};
     return UCS_OK;
 }

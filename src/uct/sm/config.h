@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
+
 #include "ucs/config/source.h"
 #include "ucs/config/values.h"
 #include "ucs/type/status.h"
@@ -15,6 +17,8 @@ struct Config {
     unsigned kept_buffers;
     unsigned max_poll;
     bool single_copy;
+    std::optional<bool> places_queues;  // nothing: where there are several nodes
+    bool asks_for_huge_pages;
 };
 
 // Reads UCX_SM_*; an invalid value is logged. Sizes are rounded to what queues need.

@@ -33,7 +33,7 @@ ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& pa
         std::clamp(2 * params.estimated_endpoints, kFewSenders, kManySenders));
     ucs_status_t status =
         Inbox::create({config.fifo_size, static_cast<uint32_t>(config.segment_size),
-                       config.kept_buffers, senders},
+                       config.kept_buffers, senders, config.places_queues.value_or(false)},
                       &opened->inbox_);
     if (status == UCS_OK) status = opened->open_pipe();
     if (status != UCS_OK) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ucs/log/log.h"
+#include "uct/sm/placement.h"
 
 namespace uct::sm {
 
@@ -15,6 +16,7 @@ ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
     std::unique_ptr<SharedSegment> segment;
     const ucs_status_t status = SharedSegment::create(layout.size(), nullptr, false, &segment);
     if (status != UCS_OK) return status;
+    if (size.is_near) (void)place_near_caller(segment->base(), segment->size());
     inbox->reset(new Inbox(std::move(segment), layout));
     return UCS_OK;
 }

@@ -32,8 +32,9 @@ class Inbox {
     struct Size {
         uint32_t slots;
         uint32_t buffer_size;
-        uint32_t buffers;  // many senders: spare ones beside one a place; one sender: all
-        uint32_t senders;  // 0: one sender, who keeps the head for itself
+        uint32_t buffers;      // many senders: spare ones beside one a place; one sender: all
+        uint32_t senders;      // 0: one sender, who keeps the head for itself
+        bool is_near = false;  // its pages on the node of who makes it
     };
     static ucs_status_t create(const Size& size, std::unique_ptr<Inbox>* inbox);
     ~Inbox();

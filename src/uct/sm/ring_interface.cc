@@ -62,7 +62,8 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
         Inbox::create({.slots = config_.ring_size,
                        .buffer_size = static_cast<uint32_t>(config_.segment_size),
                        .buffers = config_.ring_buffers,
-                       .senders = 0},
+                       .senders = 0,
+                       .is_near = config_.places_queues.value_or(false)},
                       &inbox->queue);
     if (status != UCS_OK) return UCS_ERR_NO_RESOURCE;
     inbox->queue->set_wake_descriptor(wake_descriptor());

@@ -14,6 +14,7 @@
 #include "ucs/log/log.h"
 #include "ucs/type/bits.h"
 #include "uct/sm/fifo_interface.h"
+#include "uct/sm/placement.h"
 #include "uct/sm/ring_interface.h"
 
 namespace uct::sm {
@@ -52,7 +53,11 @@ std::vector<DeviceFact> SmDomain::describe() const {
     }
     return {{"reach", fmt::format("processes of user {} in this pid namespace", geteuid())},
             {"single copy", std::move(single_copy)},
-            {"pieces", fmt::format("{} bytes", size_t{config_.segment_size})}};
+            {"pieces", fmt::format("{} bytes", size_t{config_.segment_size})},
+            {"memory nodes", fmt::format("{}{}", memory_nodes(),
+                                         config_.places_queues.value_or(false)
+                                             ? ", queues on that of who polls them"
+                                             : "")}};
 }
 
 // --- memory of this process
@@ -109,6 +114,7 @@ ucs_status_t SmDomain::allocate_memory(size_t length, void* hint, bool fixed, vo
     std::unique_ptr<SharedSegment> segment;
     const ucs_status_t status = SharedSegment::create(length, hint, fixed, &segment);
     if (status != UCS_OK) return status;
+    if (config_.asks_for_huge_pages) ask_for_huge_pages(segment->base(), segment->size());
     *address = segment->base();
     allocated_[reinterpret_cast<uintptr_t>(segment->base())] = std::move(segment);
     return UCS_OK;
@@ -169,6 +175,7 @@ std::byte* SmDomain::map(const Grant& grant, uint32_t pid, std::shared_ptr<Mappe
             mapped_.erase(grant.nonce);
             return nullptr;
         }
+        if (config_.asks_for_huge_pages) ask_for_huge_pages((*mapping)->base(), (*mapping)->size());
         known = *mapping;
     }
     const size_t size = (*mapping)->size();

@@ -78,6 +78,23 @@ inline ucs_status_ptr_t start_batch(ucp_ep_h endpoint, bool is_put,
                   : ucpx_get_batch_nbx(endpoint, &batch, &param);
 }
 
+// A batch that tells its value and that payload.
+inline ucs_status_ptr_t start_telling(ucp_ep_h endpoint, bool is_put,
+                                      const std::vector<ucpx_piece_t>& pieces, uint64_t value,
+                                      const std::vector<uint8_t>& payload) {
+    ucpx_batch_t batch{};
+    batch.field_mask = UCPX_BATCH_FIELD_NOTIFICATION | UCPX_BATCH_FIELD_PAYLOAD;
+    batch.pieces = pieces.data();
+    batch.num_pieces = pieces.size();
+    batch.entry_size = sizeof(ucpx_piece_t);
+    batch.notification = value;
+    batch.payload = payload.data();
+    batch.payload_length = payload.size();
+    const ucp_request_param_t param{};
+    return is_put ? ucpx_put_batch_nbx(endpoint, &batch, &param)
+                  : ucpx_get_batch_nbx(endpoint, &batch, &param);
+}
+
 // Of workers in one address space: are the bytes the same here and there?
 inline bool is_equal(const ucpx_piece_t& piece) {
     return std::memcmp(piece.local_addr, reinterpret_cast<void*>(piece.remote_addr),

@@ -27,8 +27,8 @@ constexpr size_t kFirstDevicePieces = 1024, kMostDevicePieces = 8192;
 struct BatchPart {
     OneSided* one_sided;
     Direction direction;
-    Notification notification;
-    Piece* pieces = nullptr;  // the batch's own list, without the empty ones
+    Notification* notification = nullptr;  // of the request that tells of the end; null: nobody
+    Piece* pieces = nullptr;               // the batch's own list, without the empty ones
     size_t count = 0;
     size_t next = 0;                        // the first that is not begun
     size_t under_way = 0;                   // pieces that go on their own
@@ -44,12 +44,7 @@ constexpr size_t kMostBytes = 2 * 1024 * 1024;
 
 // Every byte is there, or the batch has failed.
 void finish_batch(Request& batch) {
-    const BatchPart& part = batch.part<BatchPart>();
-    const Notification& notification = part.notification;
-    if (batch.status == UCS_OK && notification.is_wanted && !notification.is_posted) {
-        send_notification(*batch.endpoint, notification.value);
-    }
-    delete[] part.pieces;
+    delete[] batch.part<BatchPart>().pieces;
 }
 
 // --- piece by piece, where the engine of bulk transfers does not serve
@@ -275,8 +270,8 @@ ucs_status_t post_batch(Request& batch, const Lane& lane) {
     if (part.next != 0 || part.has_begun ||
         !engine.can_serve(*batch.endpoint, part.direction, pieces))
         return post_pieces(batch, lane);
-    const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
-    return engine.start(batch, part.direction, pieces, tells ? &part.notification : nullptr);
+    return engine.start(batch, part.direction, pieces,
+                        part.direction == Direction::kPut ? part.notification : nullptr);
 }
 
 }  // namespace
@@ -334,30 +329,65 @@ ucs_status_t pieces_of_list(const void* local, size_t count, const ucp_request_p
     return UCS_OK;
 }
 
-ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint, const CheckedPieces& checked,
-                             bool is_put, std::optional<uint64_t> notification,
-                             const OpParams& params) {
-    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
-    Request* request = one_sided.requests.begin(params, Request::CallbackKind::kSend);
-    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    BatchPart& part = request->emplace<BatchPart>(
-        BatchPart{&one_sided,
-                  is_put ? Direction::kPut : Direction::kGet,
-                  {notification.value_or(0), notification.has_value()}});
-    request->endpoint = &endpoint;
-    request->protocol = is_put ? "put of pieces" : "get of pieces";
-    request->length = checked.total;
-    request->order = Request::Order::kOneSided;
-    request->post = post_batch;
-    request->cleanup = finish_batch;
-    if (const ucs_status_t status = take_pieces(*request, checked.pieces); status != UCS_OK) {
-        if (part.under_way == 0) {
-            one_sided.requests.recycle(*request);
-            return UCS_STATUS_PTR(status);
-        }
-        request->status = status;
+namespace {
+
+// Make the request a batch.
+// @return UCS_ERR_NO_MEMORY: it has not begun, and is still the caller's
+ucs_status_t make_batch(Request& request, OneSided& one_sided, Endpoint& endpoint,
+                        const CheckedPieces& checked, const BatchPart& initial) {
+    BatchPart& part = request.emplace<BatchPart>(initial);
+    const bool is_put = part.direction == Direction::kPut;
+    request.endpoint = &endpoint;
+    request.protocol = is_put ? "put of pieces" : "get of pieces";
+    request.length = checked.total;
+    request.order = Request::Order::kOneSided;
+    request.post = post_batch;
+    request.cleanup = finish_batch;
+    if (const ucs_status_t status = take_pieces(request, checked.pieces); status != UCS_OK) {
+        if (part.under_way == 0) return status;
+        request.status = status;
     }
     endpoint.count_send(checked.total);
+    return UCS_OK;
+}
+
+// The batch is a request of its own, behind which the program's tells the peer, and ends.
+ucs_status_ptr_t start_before(OneSided& one_sided, Endpoint& endpoint, const CheckedPieces& checked,
+                              Direction direction, Request& teller, const OpParams& params) {
+    Request* const batch =
+        make_part(teller, [](Request& self) { tell_of_end(batch_of(self), self.status); });
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    if (batch != nullptr) {
+        status = make_batch(*batch, one_sided, endpoint, checked,
+                            {&one_sided, direction, &teller.part<Notification>()});
+        if (status != UCS_OK) one_sided.requests.recycle(*batch);
+    }
+    if (status != UCS_OK) {
+        one_sided.requests.undo(teller);
+        return UCS_STATUS_PTR(status);
+    }
+    teller.protocol = batch->protocol;
+    teller.length = checked.total;
+    endpoint.start(*batch);
+    return one_sided.requests.end_call(teller, params);
+}
+
+}  // namespace
+
+ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint, const CheckedPieces& checked,
+                             bool is_put, Request* teller, const OpParams& params) {
+    const Direction direction = is_put ? Direction::kPut : Direction::kGet;
+    if (teller != nullptr)
+        return start_before(one_sided, endpoint, checked, direction, *teller, params);
+    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
+    Request* const request = one_sided.requests.begin(params, Request::CallbackKind::kSend);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    const ucs_status_t status =
+        make_batch(*request, one_sided, endpoint, checked, {&one_sided, direction});
+    if (status != UCS_OK) {
+        one_sided.requests.recycle(*request);
+        return UCS_STATUS_PTR(status);
+    }
     return endpoint.submit(*request, params);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,8 +30,9 @@ ucs_status_t pieces_of_list(const void* local, size_t count, const ucp_request_p
                             std::vector<ucpx_piece_t>* pieces);
 
 // Start a batch; its list is copied as far as the caller's is not done with.
+// @param teller  the program's request, which tells the peer (Notifier::begin()); the batch is
+//                before it. Null: nobody is told
 ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint, const CheckedPieces& checked,
-                             bool is_put, std::optional<uint64_t> notification,
-                             const OpParams& params);
+                             bool is_put, Request* teller, const OpParams& params);
 
 }  // namespace ucp

@@ -38,13 +38,22 @@ bool stays_on_lane(const Transfer& transfer, const Path& lane, const ScheduleRul
 ssize_t put_with_notification(Notification& notification, const Path& path,
                               std::span<const uct::ChainPiece> pieces, Chain& chain) {
     const bool is_possible = (path.attributes().capabilities & uct::kImmediate) != 0 &&
-                             notification.value <= UINT32_MAX &&
-                             may_send_notification(path.group.endpoint, *path.transport);
+                             notification.length == 0 && notification.value <= UINT32_MAX &&
+                             notification.owner->take_room(notification, *path.transport);
     if (!is_possible) return 0;
     const ssize_t taken = path.transport->put_chain_immediate(
         pieces, static_cast<uint32_t>(notification.value), &chain);
     notification.is_posted = taken == static_cast<ssize_t>(pieces.size());
+    if (!notification.is_posted) notification.owner->give_room(notification);
     return taken;
+}
+
+// Post the notification by itself, behind what has been posted on the path.
+void notify_behind(Notification& notification, const Path& path) {
+    if (!notification.owner->take_room(notification, *path.transport)) return;
+    notification.is_posted =
+        Notifier::post_behind(notification, {*path.transport, path.attributes(), path.domains});
+    if (!notification.is_posted) notification.owner->give_room(notification);
 }
 
 // May the path take more of a long transfer while short ones come between? What all paths of its
@@ -158,8 +167,7 @@ ssize_t Poster::post_chain(Transfer& transfer, Path& path, size_t bytes, ucs::Ti
     ++transfer.chains;
     if (notification != nullptr && !transfer.slices.has_next() && !notification->is_posted &&
         chain->status == UCS_OK) {
-        notification->is_posted = send_notification_behind(transfer.group->endpoint,
-                                                           notification->value, *path.transport);
+        notify_behind(*notification, path);
     }
     chain->complete(UCS_OK);
     return taken;

@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <new>
 
 #include "ucs/config/source.h"
+#include "ucs/config/table.h"
 #include "ucs/log/log.h"
 #include "ucs/type/bits.h"
 #include "uct/api/interface.h"
@@ -20,14 +22,66 @@ namespace uct::ib {
 
 namespace {
 
+enum class RelaxedOrdering : uint8_t { kOff, kOn, kAuto };
+
+}  // namespace
+}  // namespace uct::ib
+
+template <>
+struct ucs::config::EnumNames<uct::ib::RelaxedOrdering> {
+    using Value = uct::ib::RelaxedOrdering;
+    static constexpr EnumName<Value> kNames[] = {
+        {"on", Value::kOn}, {"off", Value::kOff}, {"auto", Value::kAuto},
+        {"y", Value::kOn},  {"yes", Value::kOn},  {"1", Value::kOn},
+        {"n", Value::kOff}, {"no", Value::kOff},  {"0", Value::kOff},
+    };
+};
+
+namespace uct::ib {
+namespace {
+
 constexpr std::byte kKeyMark{0x1b};
 constexpr size_t kKeyLength = 5;
 
 // What atomics may work on reaches to whole words.
 constexpr uintptr_t kWord = 8;
 
-int access_flags(PeerRights rights, bool has_atomics) {
+// What concerns memory, whatever the transport.
+struct DomainConfig {
+    RelaxedOrdering relaxed_ordering = RelaxedOrdering::kAuto;
+};
+
+constexpr ucs::config::Field<DomainConfig> kFields[] = {
+    ucs::config::field<&DomainConfig::relaxed_ordering>(
+        "PCI_RELAXED_ORDERING", "auto",
+        "on: the adapter's writes to memory that peers do not write to by puts or atomics may pass "
+        "each other on the bus, where adapter and driver can; off: nowhere; auto: on processors "
+        "that gain by it (AMD's, Fujitsu's)."),
+};
+
+const ucs::config::Table<DomainConfig> kTable("memory of adapters", {"IB_"}, kFields);
+
+// Of processors whose bus keeps writes of several memory controllers in order by waiting.
+bool gains_by_relaxed_ordering() {
+#if defined(__x86_64__)
+    return __builtin_cpu_is("amd") != 0;
+#else
+    constexpr uint64_t kFujitsu = 0x46;
+    std::ifstream in("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+    uint64_t identification = 0;
+    return in >> std::hex >> identification && (identification >> 24 & 0xff) == kFujitsu;
+#endif
+}
+
+bool is_relaxed(RelaxedOrdering wanted) {
+    return wanted == RelaxedOrdering::kAuto ? gains_by_relaxed_ordering()
+                                            : wanted == RelaxedOrdering::kOn;
+}
+
+int access_flags(PeerRights rights, bool has_atomics, bool is_relaxed) {
     int access = IBV_ACCESS_LOCAL_WRITE;
+    // Never where a peer's put may be a flag that somebody polls, or its atomic operation.
+    if (is_relaxed && !allows(rights, PeerRights::kWrite)) access |= IBV_ACCESS_RELAXED_ORDERING;
     if (allows(rights, PeerRights::kRead)) access |= IBV_ACCESS_REMOTE_READ;
     if (allows(rights, PeerRights::kWrite)) access |= IBV_ACCESS_REMOTE_WRITE;
     if (rights == PeerRights::kAll && has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
@@ -79,7 +133,14 @@ ucs_status_t IbDomain::open(std::string_view name, std::span<const Transport* co
                             std::unique_ptr<MemoryDomain>* domain) {
     std::unique_ptr<Device> device;
     if (const ucs_status_t status = Device::open(name, &device); status != UCS_OK) return status;
-    std::unique_ptr<IbDomain> opened(new IbDomain(std::move(device)));
+    DomainConfig config;
+    std::string error;
+    if (kTable.load(ucs::config::Source::from_environment(), config, error) != UCS_OK) {
+        ucs::log_error("{}", error);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    std::unique_ptr<IbDomain> opened(
+        new IbDomain(std::move(device), is_relaxed(config.relaxed_ordering)));
     std::ranges::copy_if(
         transports, std::back_inserter(opened->transports_),
         [&](const Transport* offered) { return offered->is_supported(opened->device()); });
@@ -108,9 +169,14 @@ ucs_status_t IbDomain::register_memory(void* address, size_t length, PeerRights 
         start = ucs::align_down(start, kWord);
         end = ucs::align_up(end, kWord);
     }
-    const int access = access_flags(rights, device_->has_atomics());
-    // Called as a function: the header's macro chooses by constant flags.
-    ibv_mr* mr = (ibv_reg_mr)(pd_.get(), reinterpret_cast<void*>(start), end - start, access);
+    const int access = access_flags(rights, device_->has_atomics(), is_relaxed_);
+    // Called as functions: the header's macro chooses by constant flags. The second one leaves out
+    // what is optional where the driver does not know it.
+    void* const first = reinterpret_cast<void*>(start);
+    ibv_mr* mr =
+        (access & IBV_ACCESS_OPTIONAL_RANGE) == 0
+            ? (ibv_reg_mr)(pd_.get(), first, end - start, access)
+            : ibv_reg_mr_iova2(pd_.get(), first, end - start, start, static_cast<unsigned>(access));
     if (mr == nullptr) {
         const int cause = errno;
         ucs::log_debug("{} does not register {} bytes: {}", device_->name(), length,

@@ -50,9 +50,11 @@ class IbDomain final : public MemoryDomain {
     ibv_pd* pd() const { return pd_.get(); }
 
   private:
-    explicit IbDomain(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+    IbDomain(std::unique_ptr<Device> device, bool is_relaxed)
+        : device_(std::move(device)), is_relaxed_(is_relaxed) {}
 
     std::unique_ptr<Device> device_;
+    const bool is_relaxed_;  // writes to memory that allows it may pass each other
     DomainPtr pd_;
     MemoryDomainAttributes attributes_;
     std::vector<const Transport*> transports_;  // that the device can do, best first

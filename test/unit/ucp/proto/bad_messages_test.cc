@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ucp/base/sender.h"
+#include "ucp/bulk/engine/notification.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/match/message_times.h"
@@ -66,6 +67,9 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
     const auto rtr_to_device = [&](uint32_t bytes) {
         return bytes_of(RndvRtr{1, from, 1, 0, 10, 0, 0, bytes}, bytes);
     };
+    const auto notify = [&](uint32_t kind, size_t total, size_t extra) {
+        return bytes_of(NotifyHeader{from, 1, kind, static_cast<uint32_t>(total)}, extra);
+    };
     const RemoteAccess nowhere{identity, 77, 0x1000};
     const RemoteAccess odd{identity, 1, 0x1001};
     return {
@@ -117,6 +121,14 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
          bytes_of(EmulatedAtomic{from, 1, odd, 1, 8, 0, 0})},
         {"atomic reply: unknown", AmId::kAtomicReply, bytes_of(EmulatedAtomicReply{from, 99, 0})},
         {"answer: unknown", AmId::kRmaAck, bytes_of(EmulatedDone{from, 99, 0})},
+        {"notification: no such kind", AmId::kNotify, notify(3, 0, 0)},
+        {"notification: no bytes of a payload", AmId::kNotify, notify(1, 10, 8)},
+        {"notification: no number of its message", AmId::kNotify, notify(1, 10, 7)},
+        {"notification: more than its payload", AmId::kNotify, notify(1, 10, 19)},
+        {"notification: a payload that is too long", AmId::kNotify,
+         notify(1, Notifier::kLongest + 1, 100)},
+        {"credit: too long", AmId::kNotify, notify(2, 0, 1)},
+        {"credit: of a payload", AmId::kNotify, notify(2, 1, 0)},
     };
 }
 
@@ -164,12 +176,12 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
                               sizeof(EmulatedGet),    sizeof(EmulatedGetReply),
                               sizeof(EmulatedAtomic), sizeof(EmulatedAtomicReply),
                               sizeof(EmulatedDone),   sizeof(OrderedHeader),
-                              sizeof(TookMessage)};
+                              sizeof(TookMessage),    sizeof(NotifyMessage)};
     const AmId ids[] = {AmId::kRndvRts,     AmId::kRndvAts,  AmId::kRndvRtr,
                         AmId::kRndvAtp,     AmId::kRndvData, AmId::kPut,
                         AmId::kGetRequest,  AmId::kGetReply, AmId::kAtomicRequest,
                         AmId::kAtomicReply, AmId::kRmaAck,   AmId::kOrdered,
-                        AmId::kTook};
+                        AmId::kTook,        AmId::kNotify};
     for (size_t kind = 0; kind < std::size(ids); ++kind) {
         for (size_t length = 0; length < headers[kind]; ++length) {
             ucs::LogCapture log;

@@ -37,6 +37,12 @@ Bytes recorded(std::string_view digits) {
     return bytes;
 }
 
+// What goes before the first bytes of a notification's payload.
+struct PackedPayload {
+    NotifyHeader header;
+    NotifyPayload payload;
+};
+
 TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
     const struct {
         int number;
@@ -88,6 +94,11 @@ TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
          "88776655443322110900000000000000fd"},
         {22, AmId::kNotify, bytes_of(NotifyMessage{kSender, 6}),
          "88776655443322110600000000000000"},
+        {22, AmId::kNotify, bytes_of(PackedPayload{{kSender, 6, NotifyHeader::kPayload, 12}, {7}}),
+         "8877665544332211060000000000000001000000"
+         "0c0000000700000000000000"},
+        {22, AmId::kNotify, bytes_of(NotifyHeader{kSender, 6, NotifyHeader::kCredit, 0}),
+         "887766554433221106000000000000000200000000000000"},
         {23, AmId::kReset, bytes_of(ResetHeader{kSender}), "8877665544332211"},
         {24, AmId::kHello, bytes_of(HelloHeader{kSender}), "8877665544332211"},
         {25, AmId::kLane, bytes_of(LaneHeader{kSender}), "8877665544332211"},

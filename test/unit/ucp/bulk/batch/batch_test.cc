@@ -367,6 +367,45 @@ TEST_P(Batch, ANotificationOvertakesNoByte) {
     ASSERT_TRUE(pair.cluster.until([&] { return pair.notified.size() == kBatches; }));
 }
 
+TEST_P(Batch, PayloadsComeOnceAndBehindTheBytesWhateverWaits) {
+    constexpr size_t kBatches = 100, kArea = 1 << 12;
+    Pair pair(kBatches * kArea, options(7, 0.3));
+    pair.local.fill(9);
+    const auto length = [](uint64_t value) { return value % 7 * 3000; };
+    std::vector<uint64_t> told;
+    struct Listener {
+        Pair& pair;
+        std::function<void(const ucpx_notification_t&)> listen;
+    } listener{pair, [&](const ucpx_notification_t& notification) {
+                   const uint64_t value = notification.value;
+                   told.push_back(value);
+                   const auto* const bytes = static_cast<const uint8_t*>(notification.payload);
+                   EXPECT_EQ(std::vector(bytes, bytes + notification.payload_length),
+                             pattern(length(value), value));
+                   pair.expect_equal({pair.piece(value * kArea, value * kArea, kArea)});
+               }};
+    const auto listen = [](void* arg, const ucpx_notification_t* notification) {
+        static_cast<Listener*>(arg)->listen(*notification);
+    };
+    EXPECT_EQ(ucpx_worker_set_notify_handler(pair.cluster.worker(kTo), nullptr, nullptr), UCS_OK);
+    std::vector<ucs_status_ptr_t> requests;
+    for (size_t i = 0; i < kBatches; ++i) {
+        requests.push_back(start_telling(pair.endpoint(), true,
+                                         {pair.piece(i * kArea, i * kArea, kArea)}, i,
+                                         pattern(length(i), i)));
+        pair.cluster.steps(20);
+    }
+    pair.cluster.steps(3000);
+    EXPECT_TRUE(told.empty());
+    EXPECT_LT(pair.cluster.inner(kTo).notifier().kept(), kBatches / 2);
+    EXPECT_EQ(ucpx_worker_set_notification_handler(pair.cluster.worker(kTo), listen, &listener),
+              UCS_OK);
+    for (const ucs_status_ptr_t request : requests) EXPECT_EQ(pair.cluster.finish(request), UCS_OK);
+    ASSERT_TRUE(pair.cluster.until([&] { return told.size() == kBatches; }));
+    std::ranges::sort(told);
+    for (size_t i = 0; i < kBatches; ++i) EXPECT_EQ(told[i], i);
+}
+
 TEST_P(Batch, TheEndOfAPutMeansThatItsBytesAreThere) {
     Pair pair(1 << 18, options(6, 0.3));
     pair.local.fill(4);

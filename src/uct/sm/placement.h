@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+
+// Where the system puts the pages of shared memory, before anybody has touched them.
+namespace uct::sm {
+
+// Nodes of this host that have memory: 1 where nobody knows.
+unsigned memory_nodes();
+
+// Pages come from the node that the calling thread runs on, whichever process touches them first,
+// as long as that node has some.
+// @return false: the system refuses; each page comes from the node of who touches it first
+bool place_near_caller(std::byte* base, size_t size);
+
+// Pages that this mapping touches may be huge ones, if the system gives such to who asks for them.
+// No effect on what holds no whole one, nor where the system has none.
+void ask_for_huge_pages(std::byte* base, size_t size);
+
+}  // namespace uct::sm
