@@ -20,6 +20,9 @@ sm *
 tcp *
 dc_mlx5 *
 rc_mlx5 *
+dc_mlx5 ByAdapterTest.Puts* SOFTHCA_GPU=peermem UCX_IB_GPU_DIRECT_RDMA=y
+rc_mlx5 TransferTest.*:-*Killed* SOFTHCA_GPU=none
+dc_mlx5 *.Puts:*.Gets:*.TagMessages UCX_IB_GPU_DIRECT_RDMA=n
 sm *.TagMessages:*.Addresses*:*.ZADevice* UCX_MEM_EVENTS=n
 sm *.TagMessages:*.ManyAtATime:*.ZADevice* UCX_CUDA_STREAM_WRITES=n
 LIST

@@ -40,6 +40,8 @@ class IbDomain final : public MemoryDomain {
     std::vector<DeviceFact> describe() const override;
     ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
                                  MemoryHandle** handle) override;
+    ucs_status_t register_device_memory(void* address, size_t length, PeerRights rights,
+                                        MemoryHandle** handle) override;
     void deregister_memory(MemoryHandle* handle) override;
     void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;
     ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) override;
@@ -51,10 +53,14 @@ class IbDomain final : public MemoryDomain {
 
   private:
     explicit IbDomain(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+    void find_device_types();
+    ibv_mr* register_dma_buf(void* address, size_t length, int access);
 
     std::unique_ptr<Device> device_;
     DomainPtr pd_;
     MemoryDomainAttributes attributes_;
+    bool has_dma_bufs_ = false;
+    bool refuses_device_memory_ = false;        // it did once
     std::vector<const Transport*> transports_;  // that the device can do, best first
 };
 
