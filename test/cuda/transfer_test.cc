@@ -425,6 +425,40 @@ TEST_F(ByAdapterTest, WhatIsRefusedIsStaged) {
     cuda_test::set_faults("");
 }
 
+// Where the target's processor acts, what it cannot read of its device is an error of the get.
+TEST_F(TransferTest, AGetThatTheTargetCannotReadFails) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "by injected faults";
+    if (!is_over("tcp")) GTEST_SKIP() << "the target's processor acts over tcp";
+    Side target;
+    ucp_ep_h to = first->connect(target.address());
+    const auto finish = [&](ucs_status_ptr_t operation) {
+        ucs_status_t status =
+            UCS_PTR_IS_PTR(operation) ? UCS_INPROGRESS : UCS_PTR_RAW_STATUS(operation);
+        while (status == UCS_INPROGRESS) {
+            progress();
+            ucp_worker_progress(target.worker);
+            status = ucp_request_check_status(operation);
+        }
+        if (UCS_PTR_IS_PTR(operation)) ucp_request_free(operation);
+        return status;
+    };
+    constexpr size_t kLength = 1'000'000;
+    Buffer source(Kind::kDevice, kLength), mine(Kind::kHeap, kLength);
+    source.fill(1);
+    {
+        const Mapped mapped(target, to, source.data(), kLength);
+        EXPECT_EQ(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+                  UCS_OK);
+        EXPECT_TRUE(mine.holds(1));
+        // In the middle: of several copies the third.
+        cuda_test::set_faults("cuMemcpyAsync:1@3");
+        EXPECT_NE(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+                  UCS_OK);
+        cuda_test::set_faults("");
+    }
+    (void)finish(ucp_ep_close_nbx(to, &plain));
+}
+
 TEST_F(TransferTest, PiecesOfSeveralKinds) {
     std::vector<std::unique_ptr<Buffer>> sources, targets;
     std::vector<ucp_dt_iov_t> from, to;
