@@ -462,9 +462,17 @@ Result device_get_uuid(abi::Uuid* uuid, abi::Device device) {
 }
 
 Result device_get_attribute(int* value, abi::DeviceAttribute attribute, abi::Device) {
-    *value = attribute == abi::kComputeCapabilityMajor
-                 ? 9
-                 : (attribute == abi::kHostAddressesOnDevice ? 1 : 0);
+    switch (attribute) {
+        case abi::kComputeCapabilityMajor:
+            *value = 9;
+            break;
+        case abi::kHostAddressesOnDevice:
+        case abi::kDmaBufSupported:
+            *value = 1;
+            break;
+        default:
+            *value = 0;
+    }
     return abi::kSuccess;
 }
 
@@ -760,6 +768,25 @@ Result memory_free_async(abi::DevicePointer pointer, abi::Stream stream) {
     STAND_IN_CONTEXT();
     enqueue(*stream_or_null(stream), [pointer] { (void)memory_free(pointer); });
     return abi::kSuccess;
+}
+
+// A descriptor that cannot be mapped with a real driver; here nobody tries.
+Result handle_for_range(void* handle, abi::DevicePointer pointer, size_t size, int type,
+                        unsigned long long) {
+    STAND_IN_CALL("cuMemGetHandleForAddressRange");
+    Lock lock(state().mutex);
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    if (type != abi::kRangeDmaBuf || size == 0 || pointer % page != 0 || size % page != 0)
+        return abi::kInvalidValue;
+    const Region* region = find_region(pointer);
+    if (region == nullptr) region = find_region(pointer + size - 1);
+    if (region == nullptr || region->kind == Kind::kManaged || is_host(region->kind))
+        return abi::kNotSupported;
+    const auto physical = state().physical.find(region->allocation);
+    const int of_memory = physical == state().physical.end() ? region->fd : physical->second.fd;
+    const int fd = fcntl(of_memory, F_DUPFD_CLOEXEC, 0);
+    std::memcpy(handle, &fd, sizeof(fd));
+    return fd < 0 ? abi::kOutOfMemory : abi::kSuccess;
 }
 
 Result host_allocate(void** pointer, size_t size, unsigned) {
@@ -1559,6 +1586,7 @@ const std::map<std::string, void*>& entries() {
         {"cuMemAllocManaged", address_of(memory_allocate_managed)},
         {"cuMemAllocAsync", address_of(memory_allocate_async)},
         {"cuMemFreeAsync", address_of(memory_free_async)},
+        {"cuMemGetHandleForAddressRange", address_of(handle_for_range)},
         {"cuMemHostAlloc", address_of(host_allocate)},
         {"cuMemFreeHost", address_of(host_free)},
         {"cuMemHostRegister", address_of(host_register)},

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/device.h"
@@ -308,6 +310,153 @@ TEST_F(TransferTest, Gets) {
                                    &plain)),
                   UCS_OK);
     });
+}
+
+bool is_over(const std::string& some) {
+    const char* const transports = std::getenv("UCX_TLS");
+    return transports != nullptr && std::string(transports).find(some) != std::string::npos;
+}
+
+// The adapters move the bytes.
+class ByAdapterTest : public TransferTest {
+  protected:
+    void SetUp() override {
+        TransferTest::SetUp();
+        if (!is_over("dc_") && !is_over("rc_")) GTEST_SKIP() << "no adapters";
+        // The endpoints know each other.
+        uint64_t word = 0;
+        ucs_status_ptr_t receive = ucp_tag_recv_nbx(second->worker, &word, 8, 1, ~0ul, &plain);
+        ASSERT_EQ(wait(ucp_tag_send_nbx(there, &word, 8, 1, &plain)), UCS_OK);
+        ASSERT_EQ(wait(receive), UCS_OK);
+        ASSERT_EQ(flush(), UCS_OK);
+    }
+    static ucs_status_t wait_here(ucs_status_ptr_t operation) {
+        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        ucs_status_t status = UCS_INPROGRESS;
+        while (status == UCS_INPROGRESS && std::chrono::steady_clock::now() < until) {
+            ucp_worker_progress(first->worker);
+            status = ucp_request_check_status(operation);
+        }
+        if (status == UCS_INPROGRESS) (void)wait(operation);  // the peer's processor acts
+        if (status != UCS_INPROGRESS) ucp_request_free(operation);
+        return status;
+    }
+};
+
+TEST_F(ByAdapterTest, PutsAndGetsNeedNobodyAtTheTarget) {
+    if (!is_over("dc_")) GTEST_SKIP() << "lanes come and go, in agreement with the target";
+    uint32_t seed = 0;
+    for (const size_t length : {size_t{16}, size_t{5000}, size_t{40000}, size_t{3000000}}) {
+        for (const auto& [here, far] :
+             {std::pair(Kind::kDevice, Kind::kDevice), std::pair(Kind::kDevice, Kind::kHeap),
+              std::pair(Kind::kHeap, Kind::kDevice), std::pair(Kind::kVirtual, Kind::kPool)}) {
+            SCOPED_TRACE(std::string(cuda_test::name_of(here)) + " and " + cuda_test::name_of(far) +
+                         ", " + std::to_string(length));
+            Buffer mine(here, length), theirs(far, length);
+            const Mapped target(*second, there, theirs.data(), length);
+            const Mapped own(*first, back, mine.data(), length);
+            ucp_request_param_t registered{};
+            registered.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+            registered.memh = own.memory;
+            mine.fill(++seed);
+            ASSERT_EQ(wait_here(ucp_put_nbx(there, mine.data(), length, place(theirs), target.key,
+                                            &registered)),
+                      UCS_OK);
+            ASSERT_EQ(wait_here(ucp_ep_flush_nbx(there, &plain)), UCS_OK);
+            ASSERT_TRUE(theirs.holds(seed));
+            theirs.fill(++seed);
+            ASSERT_EQ(wait_here(ucp_get_nbx(there, mine.data(), length, place(theirs), target.key,
+                                            &registered)),
+                      UCS_OK);
+            ASSERT_TRUE(mine.holds(seed));
+            if (length < 40000) continue;
+            // Registered for the operation alone.
+            mine.fill(++seed);
+            ASSERT_EQ(wait_here(ucp_put_nbx(there, mine.data(), length, place(theirs), target.key,
+                                            &plain)),
+                      UCS_OK);
+            ASSERT_EQ(wait_here(ucp_ep_flush_nbx(there, &plain)), UCS_OK);
+            ASSERT_TRUE(theirs.holds(seed));
+        }
+    }
+}
+
+// Announced data is read by the receiver's adapter, or written by the sender's: either registers.
+TEST_F(ByAdapterTest, AnnouncedDataIsNotStaged) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "counts calls of the stand-in";
+    for (const auto& [from, to] :
+         {std::pair(Kind::kDevice, Kind::kDevice), std::pair(Kind::kDevice, Kind::kHeap),
+          std::pair(Kind::kHeap, Kind::kDevice)}) {
+        constexpr size_t kLength = 3'000'000;
+        Buffer source(from, kLength), target(to, kLength);
+        source.fill(3);
+        const auto registered = [] { return cuda_test::calls_of("cuMemGetHandleForAddressRange"); };
+        const uint64_t before = registered();
+        ucs_status_ptr_t receive =
+            ucp_tag_recv_nbx(second->worker, target.data(), kLength, 7, ~0ul, &plain);
+        ASSERT_EQ(wait(ucp_tag_send_nbx(there, source.data(), kLength, 7, &plain)), UCS_OK);
+        ASSERT_EQ(wait(receive), UCS_OK);
+        EXPECT_TRUE(target.holds(3));
+        const unsigned ends = unsigned{is_on_device(from)} + unsigned{is_on_device(to)};
+        EXPECT_EQ(registered() - before, ends);
+    }
+}
+
+// Memory that the adapter does not take after all is staged, with no byte lost.
+TEST_F(ByAdapterTest, WhatIsRefusedIsStaged) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "by injected faults";
+    constexpr size_t kLength = 300'000;
+    Buffer source(Kind::kDevice, kLength), target(Kind::kDevice, kLength);
+    const Mapped mapped(*second, there, target.data(), kLength);
+    // The first of each: of the put's source, of the sender and of the receiver.
+    cuda_test::set_faults("cuMemGetHandleForAddressRange:801");
+    source.fill(1);
+    EXPECT_EQ(wait(ucp_put_nbx(there, source.data(), kLength, place(target), mapped.key, &plain)),
+              UCS_OK);
+    EXPECT_EQ(flush(), UCS_OK);
+    EXPECT_TRUE(target.holds(1));
+    source.fill(2);
+    ucs_status_ptr_t receive =
+        ucp_tag_recv_nbx(second->worker, target.data(), kLength, 7, ~0ul, &plain);
+    EXPECT_EQ(wait(ucp_tag_send_nbx(there, source.data(), kLength, 7, &plain)), UCS_OK);
+    EXPECT_EQ(wait(receive), UCS_OK);
+    EXPECT_TRUE(target.holds(2));
+    cuda_test::set_faults("");
+}
+
+// Where the target's processor acts, what it cannot read of its device is an error of the get.
+TEST_F(TransferTest, AGetThatTheTargetCannotReadFails) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "by injected faults";
+    if (!is_over("tcp")) GTEST_SKIP() << "the target's processor acts over tcp";
+    Side target;
+    ucp_ep_h to = first->connect(target.address());
+    const auto finish = [&](ucs_status_ptr_t operation) {
+        ucs_status_t status =
+            UCS_PTR_IS_PTR(operation) ? UCS_INPROGRESS : UCS_PTR_RAW_STATUS(operation);
+        while (status == UCS_INPROGRESS) {
+            progress();
+            ucp_worker_progress(target.worker);
+            status = ucp_request_check_status(operation);
+        }
+        if (UCS_PTR_IS_PTR(operation)) ucp_request_free(operation);
+        return status;
+    };
+    constexpr size_t kLength = 1'000'000;
+    Buffer source(Kind::kDevice, kLength), mine(Kind::kHeap, kLength);
+    source.fill(1);
+    {
+        const Mapped mapped(target, to, source.data(), kLength);
+        EXPECT_EQ(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+                  UCS_OK);
+        EXPECT_TRUE(mine.holds(1));
+        // In the middle: of several copies the third.
+        cuda_test::set_faults("cuMemcpyAsync:1@3");
+        EXPECT_NE(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+                  UCS_OK);
+        cuda_test::set_faults("");
+    }
+    (void)finish(ucp_ep_close_nbx(to, &plain));
 }
 
 TEST_F(TransferTest, PiecesOfSeveralKinds) {

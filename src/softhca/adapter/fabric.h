@@ -88,6 +88,12 @@ class Fabric {
     // Whether CQs need a payload ring: some sender cannot place its payload itself.
     virtual bool carries_payload() const = 0;
 
+    // Can memory of GPUs be registered?
+    virtual bool takes_gpu_memory() const { return false; }
+    // This process has registered memory of a GPU, and nobody has the key yet.
+    virtual void gpu_registered() {}
+    // Whether the address may be memory of a GPU in the owner: then its bytes go by move().
+    virtual bool may_be_on_gpu(Owner, uint64_t) { return false; }
     // Moves bytes between memory of this process and of the owner; both lists are equally long.
     virtual AccessResult move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
                               bool write) = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "softhca/adapter/abi.h"
+#include "softhca/adapter/gpu_memory.h"
 #include "softhca/adapter/pin.h"
 #include "softhca/adapter/records.h"
 
@@ -80,6 +81,7 @@ struct Mr {
     MrRecord* record = nullptr;
     Dm* dm = nullptr;  // what it is a region of, if that is device memory
     Pin pin;
+    gpu::Hold gpu;  // of memory of a GPU
     static Mr* of(ibv_mr* m) { return reinterpret_cast<Mr*>(m); }
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "softhca/adapter/gpu_memory.h"
+
 namespace softhca {
 namespace {
 
@@ -99,7 +101,8 @@ ibv_wc_status prepare(Qp& qp, uint32_t position, GatherList* gather) {
             if (sge[i].length == 0) continue;
             const uint64_t addr = translate(*qp.fabric, sge[i].lkey, sge[i].addr, sge[i].length,
                                             access, qp.pd, qp.record->owner);
-            if (addr == 0) return IBV_WC_LOC_PROT_ERR;
+            if (addr == 0 || gpu::is_gone(reinterpret_cast<const void*>(addr)))
+                return IBV_WC_LOC_PROT_ERR;
             gather->iov[gather->count++] = {reinterpret_cast<void*>(addr), sge[i].length};
             gather->length += sge[i].length;
         }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "softhca/adapter/gpu_memory.h"
+
 namespace softhca {
 namespace {
 
@@ -116,17 +118,20 @@ class Receive {
         }
         if (total_ <= kShortBytes) {
             if (local) {
-                copy_iov(iov_, num_iov_, data_, num_data_);
+                const bool is_there = copy_iov(iov_, num_iov_, data_, num_data_);
+                if (!is_there) cqe_.status = IBV_WC_LOC_PROT_ERR;
                 reply = push(nullptr);
                 commit(*rq, head);
-                return reply;
+                return is_there ? reply : Reply::kRemoteOperation;
             }
-            Carried carried{sges_, num_iov_, data_, num_data_, uint32_t(total_)};
-            const Push pushed =
-                push_completion(fabric_, target_.recv_cq, cqe_, request_.solicited, &carried);
-            if (pushed != Push::kNoRoom) {
-                commit(*rq, head);
-                return pushed == Push::kDone ? Reply::kAck : Reply::kRemoteOperation;
+            if (!touches_gpu()) {
+                Carried carried{sges_, num_iov_, data_, num_data_, uint32_t(total_)};
+                const Push pushed =
+                    push_completion(fabric_, target_.recv_cq, cqe_, request_.solicited, &carried);
+                if (pushed != Push::kNoRoom) {
+                    commit(*rq, head);
+                    return pushed == Push::kDone ? Reply::kAck : Reply::kRemoteOperation;
+                }
             }
             num_iov_ = 0;
             plan(*rq, true);
@@ -195,6 +200,15 @@ class Receive {
             left -= bytes;
         }
         return left == 0 ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR;
+    }
+
+    // What the owner finds in its CQ it scatters by itself, and what is put there is host memory.
+    bool touches_gpu() {
+        for (int i = 0; i < num_iov_; ++i) {
+            if (fabric_.may_be_on_gpu(target_.owner, sges_[i].addr)) return true;
+        }
+        return std::any_of(data_, data_ + num_data_,
+                           [](const iovec& piece) { return gpu::may_hold(piece.iov_base); });
     }
 
     Reply push(const Carried* carried) {
@@ -275,22 +289,18 @@ Reply remote_atomic(Fabric& fabric, const Target& target, const RequestMessage& 
             return Reply::kAccess;
     }
     const iovec answer{&old, 8};
-    copy_iov(request.iov, request.num_iov, &answer, 1);
-    return Reply::kAck;
+    return copy_iov(request.iov, request.num_iov, &answer, 1) ? Reply::kAck : Reply::kAccess;
 }
 
 Reply execute(Fabric& fabric, const Target& target, const RequestMessage& request) {
-    Reply reply = Reply::kAck;
     switch (request.opcode) {
         case IBV_WR_SEND:
         case IBV_WR_SEND_WITH_IMM:
         case IBV_WR_SEND_WITH_INV:
             return Receive(fabric, target, request).run();
-        case IBV_WR_RDMA_WRITE_WITH_IMM: {
-            // As on a wire the data goes first; after RNR the whole message comes again.
-            reply = remote_memory(fabric, target, request);
-            return reply == Reply::kAck ? Receive(fabric, target, request).run() : reply;
-        }
+        case IBV_WR_RDMA_WRITE_WITH_IMM:
+            // Behind its data, which respond() has placed.
+            return Receive(fabric, target, request).run();
         case IBV_WR_RDMA_WRITE:
         case IBV_WR_RDMA_READ:
             return remote_memory(fabric, target, request);
@@ -329,15 +339,16 @@ void fail_responder(Fabric& fabric, QpRecord& qp, Reply reply) {
 
 }  // namespace
 
-void copy_iov(const iovec* to, int num_to, const iovec* from, int num_from) {
+bool copy_iov(const iovec* to, int num_to, const iovec* from, int num_from) {
     size_t to_used = 0;
     size_t from_used = 0;
     for (int t = 0, f = 0; t < num_to && f < num_from;) {
         const size_t bytes = std::min(to[t].iov_len - to_used, from[f].iov_len - from_used);
         // An empty piece may have no address.
-        if (bytes != 0) {
-            std::memcpy(static_cast<char*>(to[t].iov_base) + to_used,
-                        static_cast<const char*>(from[f].iov_base) + from_used, bytes);
+        if (bytes != 0 &&
+            !copy_memory(static_cast<char*>(to[t].iov_base) + to_used,
+                         static_cast<const char*>(from[f].iov_base) + from_used, bytes)) {
+            return false;
         }
         to_used += bytes;
         from_used += bytes;
@@ -350,6 +361,7 @@ void copy_iov(const iovec* to, int num_to, const iovec* from, int num_from) {
             from_used = 0;
         }
     }
+    return true;
 }
 
 uint64_t translate(Fabric& fabric, uint32_t key, uint64_t addr, uint64_t length, uint32_t access,
@@ -376,6 +388,20 @@ Reply respond(Fabric& fabric, const RequestMessage& request, uint8_t* rnr_timer)
     if (target.kind == QpKind::kDct && qp->dc_key != request.dc_key) {
         qp->lock.unlock();
         return Reply::kAccess;
+    }
+    // As on a wire the data of a write goes before its immediate; after RNR the whole message comes
+    // again. Without the lock, as the owner's service thread may have to place it.
+    if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+        qp->lock.unlock();
+        const Reply reply = remote_memory(fabric, target, request);
+        if (reply == Reply::kSilence) return reply;
+        fabric.segment.lock(qp->lock);
+        const bool is_same = qp->number.load(std::memory_order_relaxed) == request.dest_qpn;
+        if (reply != Reply::kAck || !is_same || !accepts(*qp, request)) {
+            if (is_same) fail_responder(fabric, *qp, reply);
+            qp->lock.unlock();
+            return reply == Reply::kAck ? Reply::kSilence : reply;
+        }
     }
     // One-sided operations run without the lock: they may be long, and they touch no queue. The
     // region that they hold keeps the memory in place.

@@ -81,8 +81,9 @@ uint64_t translate(Fabric& fabric, uint32_t key, uint64_t addr, uint64_t length,
 // Takes the key from the type 2 window that this QP bound. @return whether there is one.
 bool invalidate(Fabric& fabric, uint32_t key, uint32_t qpn, uint32_t pd, Owner owner);
 
-// Copies from one list to the other until either ends.
-void copy_iov(const iovec* to, int num_to, const iovec* from, int num_from);
+// Copies from one list to the other until either ends. @return false: some of it was memory of a
+// GPU and is gone
+bool copy_iov(const iovec* to, int num_to, const iovec* from, int num_from);
 
 void lock_cq(Fabric& fabric, CqRecord& cq);
 void lock_rq(Fabric& fabric, RqRecord& rq);

@@ -19,6 +19,9 @@ struct alignas(64) ProcRecord {
     std::atomic<uint32_t> generation;
     std::atomic<bool> refuses_cma;  // process_vm_* into it was forbidden once
     RobustLock atomics;             // held for a remote atomic on this process's memory
+    // Its registered memory of GPUs lies between these: only its own service thread reaches it.
+    std::atomic<uint64_t> gpu_first;
+    std::atomic<uint64_t> gpu_end;
     alignas(64) std::atomic<uint32_t> attention;  // futex: something for the service thread
     std::atomic<uint32_t> qp_failures;            // counts QPs that a peer's error moved to ERR
     alignas(64) std::atomic<uint32_t> hazards[kHazards];  // keys of regions in use right now
@@ -45,7 +48,7 @@ struct SegmentLayout {
 };
 
 struct SegmentHeader {
-    static constexpr uint64_t kMagic = 0x736f667468636131;  // "softhca1"
+    static constexpr uint64_t kMagic = 0x736f667468636132;  // "softhca2"
     static constexpr int kSizeClasses = 40;
 
     std::atomic<uint64_t> magic;

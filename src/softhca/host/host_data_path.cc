@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
+#include "softhca/adapter/gpu_memory.h"
 #include "softhca/host/host_fabric.h"
 #include "ucs/sys/sanitizer.h"
 
@@ -12,8 +14,9 @@
 // has to wait (for a receive, for a peer that is not connected yet) stays at the front of its
 // queue, which is tried again by every poll and by the service thread.
 //
-// Other processes' memory is reached by process_vm_readv/writev, and where that is forbidden by
-// mail to the owner's service thread, which copies through a buffer in the segment.
+// Other processes' memory is reached by process_vm_readv/writev. Where that is forbidden, and where
+// the memory is a GPU's, it is reached by mail to the owner's service thread, which copies through
+// a buffer in the segment. A copy has ended, also on a GPU, before anybody is told.
 namespace softhca {
 namespace {
 
@@ -35,14 +38,25 @@ void advance(iovec*& list, int& num, size_t bytes) {
     }
 }
 
-void apply_atomic(uint64_t* word, bool compare, uint64_t compare_add, uint64_t swap,
+// Adapters are atomic among each other, by a lock.
+bool apply_atomic_on_gpu(uint64_t* word, bool compare, uint64_t compare_add, uint64_t swap,
+                         uint64_t* old) {
+    if (!copy_memory(old, word, sizeof(*old))) return false;
+    const uint64_t value = compare ? swap : *old + compare_add;
+    return (compare && *old != compare_add) || copy_memory(word, &value, sizeof(value));
+}
+
+// @return false: the word was memory of a GPU and is gone
+bool apply_atomic(uint64_t* word, bool compare, uint64_t compare_add, uint64_t swap,
                   uint64_t* old) {
+    if (gpu::may_hold(word)) return apply_atomic_on_gpu(word, compare, compare_add, swap, old);
     *old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
     if (!compare) {
         __atomic_store_n(word, *old + compare_add, __ATOMIC_SEQ_CST);
     } else if (*old == compare_add) {
         __atomic_store_n(word, swap, __ATOMIC_SEQ_CST);
     }
+    return true;
 }
 
 }  // namespace
@@ -235,19 +249,23 @@ void HostFabric::quiesce(Qp& qp) {
 AccessResult HostFabric::move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
                               bool write) {
     if (local(owner)) {
-        if (write) {
-            copy_iov(theirs, num_theirs, mine, num_mine);
-        } else {
-            copy_iov(mine, num_mine, theirs, num_theirs);
-        }
-        return AccessResult::kOk;
+        const bool is_there = write ? copy_iov(theirs, num_theirs, mine, num_mine)
+                                    : copy_iov(mine, num_mine, theirs, num_theirs);
+        return is_there ? AccessResult::kOk : AccessResult::kFault;
     }
     if (segment.dead(owner)) return AccessResult::kDead;
     ProcRecord& proc = segment.proc(owner.slot);
     const auto pid = pid_t(proc.pid.load(std::memory_order_relaxed));
     while (num_theirs > 0 && num_mine > 0) {
-        if (refuse_cma_ || proc.refuses_cma.load(std::memory_order_relaxed)) {
+        if (refuse_cma_ || proc.refuses_cma.load(std::memory_order_relaxed) ||
+            may_be_on_gpu(owner, reinterpret_cast<uint64_t>(theirs->iov_base))) {
             return move_by_mail(owner, mine, num_mine, theirs, num_theirs, write);
+        }
+        if (gpu::may_hold(mine->iov_base)) {
+            const AccessResult reach =
+                move_from_gpu(owner, mine, num_mine, theirs, num_theirs, write);
+            if (reach != AccessResult::kOk) return reach;
+            continue;
         }
         const ssize_t moved =
             write
@@ -276,8 +294,10 @@ AccessResult HostFabric::atomic(Owner owner, uint64_t addr, bool compare, uint64
     segment.lock(proc.atomics);
     AccessResult reach = AccessResult::kOk;
     if (local(owner)) {
-        apply_atomic(reinterpret_cast<uint64_t*>(addr), compare, compare_add, swap, old);
-    } else if (refuse_cma_ || proc.refuses_cma.load(std::memory_order_relaxed)) {
+        if (!apply_atomic(reinterpret_cast<uint64_t*>(addr), compare, compare_add, swap, old))
+            reach = AccessResult::kFault;
+    } else if (refuse_cma_ || proc.refuses_cma.load(std::memory_order_relaxed) ||
+               may_be_on_gpu(owner, addr)) {
         reach = mail(owner, compare ? Mail::kAtomicSwap : Mail::kAtomicAdd, addr, 8, compare_add,
                      swap, reinterpret_cast<char*>(old));
     } else {
@@ -293,6 +313,35 @@ AccessResult HostFabric::atomic(Owner owner, uint64_t addr, bool compare, uint64
     }
     proc.atomics.unlock();
     return reach;
+}
+
+void HostFabric::gpu_registered() {
+    // Written by whoever registers: each writes what includes its own.
+    ProcRecord& proc = segment.self_proc();
+    proc.gpu_first.store(gpu::first_registered.load());
+    proc.gpu_end.store(gpu::end_registered.load());
+}
+
+bool HostFabric::may_be_on_gpu(Owner owner, uint64_t address) {
+    const ProcRecord& proc = segment.proc(owner.slot);
+    return address < proc.gpu_end.load(std::memory_order_relaxed) &&
+           address >= proc.gpu_first.load(std::memory_order_relaxed);
+}
+
+// The next bytes between memory of this process's GPUs and the owner's host memory.
+AccessResult HostFabric::move_from_gpu(Owner owner, iovec*& mine, int& num_mine, iovec*& theirs,
+                                       int& num_theirs, bool write) {
+    static thread_local std::vector<char> between(size_t{256} * 1024);
+    const size_t bytes = std::min({mine->iov_len, theirs->iov_len, between.size()});
+    iovec here{between.data(), bytes};
+    iovec there{theirs->iov_base, bytes};
+    if (write && !copy_memory(between.data(), mine->iov_base, bytes)) return AccessResult::kFault;
+    const AccessResult reach = move(owner, &here, 1, &there, 1, write);
+    if (reach != AccessResult::kOk) return reach;
+    if (!write && !copy_memory(mine->iov_base, between.data(), bytes)) return AccessResult::kFault;
+    advance(mine, num_mine, bytes);
+    advance(theirs, num_theirs, bytes);
+    return AccessResult::kOk;
 }
 
 AccessResult HostFabric::move_by_mail(Owner owner, iovec* mine, int num_mine, iovec* theirs,
@@ -334,9 +383,8 @@ AccessResult HostFabric::mail(Owner owner, Mail kind, uint64_t addr, uint64_t by
         proc.bounce.store(bounce);
     }
     AccessResult reach = AccessResult::kFault;
-    if (bounce != 0) {
-        char* buffer = segment.at<char>(bounce);
-        if (kind == Mail::kWrite) std::memcpy(buffer, data, bytes);
+    char* const buffer = bounce == 0 ? nullptr : segment.at<char>(bounce);
+    if (buffer != nullptr && (kind != Mail::kWrite || copy_memory(buffer, data, bytes))) {
         proc.mail_kind = uint32_t(kind);
         proc.mail_addr = addr;
         proc.mail_bytes = bytes;
@@ -346,8 +394,8 @@ AccessResult HostFabric::mail(Owner owner, Mail kind, uint64_t addr, uint64_t by
         wake(owner);
         if (!await()) {
             reach = AccessResult::kDead;
-        } else if (proc.mail_state.load() == kDone) {
-            if (kind != Mail::kWrite) std::memcpy(data, buffer, bytes);
+        } else if (proc.mail_state.load() == kDone &&
+                   (kind == Mail::kWrite || copy_memory(data, buffer, bytes))) {
             reach = AccessResult::kOk;
         }
     }
@@ -363,17 +411,18 @@ void HostFabric::serve_mailbox() {
     char* buffer = segment.at<char>(proc.bounce.load());
     auto* memory = reinterpret_cast<char*>(proc.mail_addr);
     const Mail kind{proc.mail_kind};
+    bool is_there = true;
     if (kind == Mail::kWrite) {
-        std::memcpy(memory, buffer, proc.mail_bytes);
+        is_there = copy_memory(memory, buffer, proc.mail_bytes);
     } else if (kind == Mail::kRead) {
-        std::memcpy(buffer, memory, proc.mail_bytes);
+        is_there = copy_memory(buffer, memory, proc.mail_bytes);
     } else {
         uint64_t old = 0;
-        apply_atomic(reinterpret_cast<uint64_t*>(memory), kind == Mail::kAtomicSwap,
-                     proc.mail_compare_add, proc.mail_swap, &old);
+        is_there = apply_atomic(reinterpret_cast<uint64_t*>(memory), kind == Mail::kAtomicSwap,
+                                proc.mail_compare_add, proc.mail_swap, &old);
         std::memcpy(buffer, &old, sizeof(old));
     }
-    proc.mail_state.store(kDone, std::memory_order_release);
+    proc.mail_state.store(is_there ? kDone : kFault, std::memory_order_release);
     futex_wake(proc.mail_state);
 }
 

@@ -172,6 +172,8 @@ bool HostFabric::take_slot() {
         proc.generation.store(generation, std::memory_order_release);
         proc.pid.store(uint32_t(getpid()));
         proc.refuses_cma.store(refuse_cma_);
+        proc.gpu_first.store(UINT64_MAX);
+        proc.gpu_end.store(0);
         for (auto& hazard : proc.hazards) hazard.store(0);
         segment.set_self({uint16_t(i), generation});
         if (former != 0) segment.reap({uint16_t(i), former});

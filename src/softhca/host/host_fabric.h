@@ -47,6 +47,9 @@ class HostFabric : public Fabric {
     bool local(Owner owner) const override { return owner == segment.self(); }
     uint64_t now_ns() const override;
     bool carries_payload() const override { return true; }
+    bool takes_gpu_memory() const override { return true; }
+    void gpu_registered() override;
+    bool may_be_on_gpu(Owner owner, uint64_t address) override;
     AccessResult move(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
                       bool write) override;
     AccessResult atomic(Owner owner, uint64_t addr, bool compare, uint64_t compare_add,
@@ -80,6 +83,8 @@ class HostFabric : public Fabric {
     void serve_mailbox();
     void wake(Owner owner);
 
+    AccessResult move_from_gpu(Owner owner, iovec*& mine, int& num_mine, iovec*& theirs,
+                               int& num_theirs, bool write);
     AccessResult move_by_mail(Owner owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
                               bool write);
     AccessResult mail(Owner owner, Mail kind, uint64_t addr, uint64_t bytes, uint64_t compare_add,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "softhca/verbs/verbs_ops.h"
@@ -26,13 +29,30 @@ bool mapped(const void* addr, size_t length) {
     return msync(reinterpret_cast<void*>(start), uintptr_t(addr) + length - start, MS_ASYNC) == 0;
 }
 
-int check(const void* addr, size_t length, unsigned access) {
+int check_access(unsigned access) {
     if ((access & IBV_ACCESS_ON_DEMAND) != 0) return EOPNOTSUPP;
     if ((access & ~kAccess) != 0) return EINVAL;
     const bool remote_change = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-    if (remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+    return remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
+}
+
+int check(const void* addr, size_t length, unsigned access) {
+    if (const int error = check_access(access); error != 0) return error;
     if (uintptr_t(addr) + length < uintptr_t(addr)) return EINVAL;
     return mapped(addr, length) ? 0 : EFAULT;
+}
+
+// By which ways memory of GPUs can be registered: as on a host with or without nvidia-peermem, and
+// with a kernel and an adapter that know dma-bufs or not.
+struct GpuWays {
+    bool peer_memory = true;
+    bool dma_buf = true;
+};
+
+GpuWays gpu_ways() {
+    const char* const text = std::getenv("SOFTHCA_GPU");
+    const std::string_view ways = text == nullptr ? "all" : text;
+    return {ways == "all" || ways == "peermem", ways == "all" || ways == "dmabuf"};
 }
 
 void give_key(Mr& mr) {
@@ -46,8 +66,26 @@ std::optional<Pin> take_pin(const Fabric& fabric, const void* addr, size_t lengt
     return fabric.limits.obeys_memlock == 0 ? Pin() : Pin::take(addr, length);
 }
 
+ibv_mr* register_gpu_memory(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+    Fabric& fabric = *Context::of(pd->context)->fabric;
+    gpu::Hold hold = gpu::hold(addr, length);
+    if (hold.is_empty()) return refuse(EFAULT);
+    fabric.gpu_registered();
+    ibv_mr* const mr = reg_mr(pd, addr, length, iova, access, true);
+    if (mr != nullptr) Mr::of(mr)->gpu = std::move(hold);
+    return mr;
+}
+
 // Of memory of the program's, which is to stay where it is.
 ibv_mr* pin_and_register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+    const gpu::Kind kind = gpu::kind_of(addr, length);
+    if (kind != gpu::Kind::kHost) {
+        if (kind != gpu::Kind::kGpu || !gpu_ways().peer_memory ||
+            !Context::of(pd->context)->fabric->takes_gpu_memory()) {
+            return refuse(EFAULT);
+        }
+        return register_gpu_memory(pd, addr, length, iova, access);
+    }
     std::optional<Pin> pinned = take_pin(*Context::of(pd->context)->fabric, addr, length);
     if (!pinned) return refuse(ENOMEM);
     ibv_mr* const mr = reg_mr(pd, addr, length, iova, access);
@@ -66,9 +104,10 @@ void withdraw(Mr& mr) {
 
 }  // namespace
 
-ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access,
+               bool is_on_gpu) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
-    const int error = check(addr, length, access);
+    const int error = is_on_gpu ? check_access(access) : check(addr, length, access);
     if (error != 0) return refuse(error);
     if (fabric.mr_count.fetch_add(1) >= fabric.limits.max_mr || fabric.faults.fail_create()) {
         --fabric.mr_count;
@@ -154,6 +193,23 @@ SOFTHCA_API ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint
     return pin_and_register(pd, addr, length, iova, access);
 }
 
+// The memory behind the descriptor cannot be mapped: of a GPU's the program knows the address,
+// which is what peers are to use as well.
+SOFTHCA_API ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
+                                      int fd, int access) {
+    if (!gpu_ways().dma_buf || !Context::of(pd->context)->fabric->takes_gpu_memory())
+        return refuse(EOPNOTSUPP);
+    struct stat file {};
+    if (fstat(fd, &file) != 0) return refuse(EBADF);
+    const off_t size = lseek(fd, 0, SEEK_END);
+    if (size < 0) return refuse(EINVAL);
+    if (length == 0 || offset > uint64_t(size) || length > uint64_t(size) - offset)
+        return refuse(EINVAL);
+    void* const addr = reinterpret_cast<void*>(iova);
+    if (gpu::kind_of(addr, length) != gpu::Kind::kGpu) return refuse(EOPNOTSUPP);
+    return register_gpu_memory(pd, addr, length, iova, unsigned(access));
+}
+
 SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, size_t length,
                              int access) {
     Mr& mr = *Mr::of(handle);
@@ -163,6 +219,9 @@ SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, 
     const bool domain = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
     int error = (flags & ~int(IBV_REREG_MR_FLAGS_SUPPORTED)) != 0 || flags == 0 ? EINVAL : 0;
     if (domain && pd == nullptr) error = EINVAL;
+    const bool is_on_gpu =
+        !mr.gpu.is_empty() || (move && gpu::kind_of(addr, length) != gpu::Kind::kHost);
+    if (error == 0 && is_on_gpu) error = EOPNOTSUPP;
     if (error == 0) {
         error = check(move ? addr : handle->addr, move ? length : handle->length,
                       rights ? unsigned(access) : record.access);

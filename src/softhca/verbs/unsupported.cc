@@ -10,7 +10,7 @@
 extern "C" {
 [[gnu::alias(
     "softhca_unsupported_pointer")]] decltype(unsupported_pointer) _verbs_init_and_alloc_context,
-    verbs_open_device, ibv_reg_dmabuf_mr;
+    verbs_open_device;
 [[gnu::alias("softhca_unsupported_int")]] decltype(unsupported_int) ibv_cmd_advise_mr,
     ibv_cmd_alloc_dm, ibv_cmd_alloc_mw, ibv_cmd_alloc_pd, ibv_cmd_attach_mcast, ibv_cmd_close_xrcd,
     ibv_cmd_create_ah, ibv_cmd_create_counters, ibv_cmd_create_cq, ibv_cmd_create_cq_ex,

@@ -33,7 +33,9 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);
 ibv_qp* create_any_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dv);
 void forget_qp(Qp& qp);
 
-ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access);
+// @param is_on_gpu  memory of a GPU, which is held
+ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access,
+               bool is_on_gpu = false);
 
 // Bytes of device memory that a device grants a process.
 constexpr uint64_t kDeviceMemory = 256 * 1024;

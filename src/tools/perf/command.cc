@@ -2,13 +2,17 @@
 #include "tools/commands.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 
 #include "tools/bench/channel.h"
 #include "tools/common/device_memory.h"
@@ -37,6 +41,7 @@ struct PerfCommand {
     unsigned queue_pairs = 0;
     unsigned rails = 0;
     bool pin = false;
+    bool one_process = false;
 };
 
 struct HostPort {
@@ -155,6 +160,25 @@ void run_or_die(Function function) {
     }
 }
 
+// The target is a thread, with a context of the library's of its own.
+void run_both(const PerfCommand& command) {
+    restart(environment_of(command));
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        throw std::system_error(errno, std::generic_category(), "socketpair");
+    std::thread target([end = ends[1]] {
+        run_or_die([&] {
+            Channel channel(end);
+            run_target(channel);
+        });
+    });
+    run_or_die([&] {
+        Channel channel(ends[0]);
+        initiate(channel, command);
+    });
+    target.join();
+}
+
 void run_perf(PerfCommand& command) {
     const bool is_on_device =
         command.options.memory != "host" || command.options.target_memory != "host";
@@ -167,6 +191,7 @@ void run_perf(PerfCommand& command) {
         });
         return;
     }
+    if (command.one_process) return run_both(command);
     if (command.connect.empty()) {
         // Before there are processes, each of which would say that the other has gone.
         if (!command.json.empty() && command.json != "-") const JsonFile probe(command.json);
@@ -310,12 +335,20 @@ void add_operation(CLI::App& perf, Operation operation, const std::string& help)
                                    "Where `swiftlane perf server` waits, instead of a process of "
                                    "this machine")
                         ->type_name("HOST[:PORT]");
-    app.add_option("--prefix", command->prefix,
-                   "Words before the command of each process, %r is its number (0 initiates): "
-                   "\"ip netns exec node%r\"")
-        ->type_name("COMMAND")
-        ->excludes(connect);
-    app.add_flag("--pin", command->pin, "Bind each process to a processor")->excludes(connect);
+    auto* prefix =
+        app.add_option("--prefix", command->prefix,
+                       "Words before the command of each process, %r is its number (0 initiates): "
+                       "\"ip netns exec node%r\"")
+            ->type_name("COMMAND")
+            ->excludes(connect);
+    auto* pin =
+        app.add_flag("--pin", command->pin, "Bind each process to a processor")->excludes(connect);
+    app.add_flag("--one-process", command->one_process,
+                 "Both ends in one process, the target a thread; both figures of processors are "
+                 "the whole process's then")
+        ->excludes(connect)
+        ->excludes(prefix)
+        ->excludes(pin);
 }
 
 void add_copies(CLI::App& perf) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "ucp/dt/datatype.h"
@@ -35,6 +36,11 @@ class Buffer {
     }
     // Of a buffer of class kDevice: the memory of its first piece that has bytes.
     ucs_memory_type_t memory_type() const { return memory_type_; }
+    // All bytes lie together at data(), in memory of this type; nothing: they do not.
+    std::optional<ucs_memory_type_t> whole_in() const {
+        if (is_contiguous()) return UCS_MEMORY_TYPE_HOST;
+        return device_bytes().empty() ? std::nullopt : std::optional(memory_type_);
+    }
     // The pieces of an iov buffer.
     std::span<const ucp_dt_iov_t> pieces() const {
         return {static_cast<const ucp_dt_iov_t*>(address_), count_};

@@ -25,8 +25,11 @@ std::string_view name(LaneRole role) {
 
 std::string_view reason(Service service) {
     static constexpr const char* kNames[] = {
-        "not served", "directly", "staged in pinned host memory",
+        "not served",
+        "directly",
+        "staged in pinned host memory",
         "by the devices, staged in pinned host memory where they cannot",
+        "by the adapter, if the message is long enough and it takes the memory; else staged",
         "by messages: the peer's processor acts"};
     return ucs::name_in<Service::kByMessages>(kNames, service);
 }
@@ -44,6 +47,7 @@ EndpointConfiguration::EndpointConfiguration(const InterfaceSet& interfaces,
       lanes_(std::move(lanes)),
       scalable_(&interfaces.attributes(lanes_.scalable)),
       rules_(rules),
+      device_types_(domains[lanes_.domains.local].memory->attributes().device_types),
       scalable_figures_(figures(lanes_.scalable, domains)),
       scalable_table_(scalable_figures_, rules.costs, rules.thresholds) {
     if (lanes_.dedicated != kNoInterface) {
@@ -75,7 +79,8 @@ select::LaneFigures EndpointConfiguration::figures(uint8_t interface,
         .registration = domains[lanes_.domains.local].memory->attributes().register_overhead,
         .slice = rules_.slice,
         .device_reads =
-            is_within_host(attributes.device_type) && ucs::MemoryDetectors::readable_types() != 0};
+            is_within_host(attributes.device_type) && ucs::MemoryDetectors::readable_types() != 0,
+        .takes_devices = device_types_ != 0};
     figures.together = figures.bandwidth;
     for (const RailLanes& rail : lanes_.rails) figures.together += rail.bandwidth;
     return figures;
@@ -136,7 +141,13 @@ LaneUse EndpointConfiguration::use_of(LaneRole role, ucs_memory_type_t type) con
         const bool is_read = (role == LaneRole::kMessages || role == LaneRole::kRemoteMemory) &&
                              rules_.thresholds.may_read && is_within_host(scalable_->device_type) &&
                              (ucs::MemoryDetectors::readable_types() & UCS_BIT(type)) != 0;
-        use.service = is_read ? Service::kByDevices : Service::kStaged;
+        const uint32_t has =
+            scalable_->capabilities | (dedicated_figures_ ? dedicated_figures_->capabilities : 0);
+        const bool is_reached = (role == LaneRole::kMessages || role == LaneRole::kRemoteMemory) &&
+                                (has & uct::kPutZcopy) != 0 && (device_types_ & UCS_BIT(type)) != 0;
+        use.service = is_read      ? Service::kByDevices
+                      : is_reached ? Service::kByAdapters
+                                   : Service::kStaged;
         return use;
     }
     const uint32_t has = scalable_->capabilities;

@@ -35,6 +35,7 @@ enum class Service : uint8_t {
     kDirect,      // the lane reads and writes the buffer
     kStaged,      // through pinned host memory, in messages
     kByDevices,   // the receiver's device reads the sender's memory; where it cannot: staged
+    kByAdapters,  // the adapter reads and writes what it has registered; the rest is staged
     kByMessages,  // the lane lacks the operation: messages ask the peer's processor for it
 };
 
@@ -141,6 +142,7 @@ class EndpointConfiguration
     const EndpointLanes lanes_;
     const uct::InterfaceAttributes* const scalable_;
     const SelectionRules& rules_;
+    const uint64_t device_types_;  // memory of devices that the lanes may reach by themselves
     std::array<std::array<LaneUse, kMemoryTypes>, kRoles> uses_;
     const select::LaneFigures scalable_figures_;
     const select::ProtocolTable scalable_table_;

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 #include "ucp/mem/domain_set.h"
@@ -140,22 +141,33 @@ ucs_status_t Memory::create(DomainSet& domains, void* address, size_t length, Me
 }
 
 ucs_status_t Memory::create_on_demand(DomainSet& domains, void* address, size_t length,
-                                      uct::PeerRights rights, Memory** result) {
+                                      uct::PeerRights rights, Memory** result,
+                                      ucs_memory_type_t type) {
     auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     memory->address_ = address;
     memory->length_ = length;
+    memory->type_ = type;
     memory->is_on_demand_ = length > 0;
     memory->prot_ = prot_of(rights);
     if (length > 0) {
         DomainLock lock(domains);
-        RegistrationCache* const cache = domains.registrations();
+        // Nobody tells when memory of a device is freed.
+        RegistrationCache* const cache =
+            type == UCS_MEMORY_TYPE_HOST ? domains.registrations() : nullptr;
         if (cache != nullptr && !uct::allows(rights, uct::PeerRights::kWrite))
             memory->cached_ = cache->get(address, length);
         if (rights != uct::PeerRights::kNone) memory->region_ = domains.regions().add(*memory);
     }
     *result = memory;
     return UCS_OK;
+}
+
+bool Memory::can_register(DomainSet& domains, ucs_memory_type_t type) {
+    return type == UCS_MEMORY_TYPE_HOST ||
+           std::ranges::any_of(domains.list(), [type](const Domain& domain) {
+               return (domain.memory->attributes().device_types & UCS_BIT(type)) != 0;
+           });
 }
 
 uct::PeerRights Memory::rights() const {
@@ -188,9 +200,21 @@ uct::MemoryHandle* Memory::register_with(unsigned domain) const {
     return handle;
 }
 
+bool Memory::may_register(const uct::MemoryDomain& domain) const {
+    const uct::MemoryDomainAttributes& attributes = domain.attributes();
+    return attributes.can_register &&
+           (type_ == UCS_MEMORY_TYPE_HOST || (attributes.device_types & UCS_BIT(type_)) != 0);
+}
+
+ucs_status_t Memory::call_register(uct::MemoryDomain& domain, uct::MemoryHandle** handle) const {
+    return type_ == UCS_MEMORY_TYPE_HOST
+               ? domain.register_memory(address_, length_, rights(), handle)
+               : domain.register_device_memory(address_, length_, rights(), handle);
+}
+
 uct::MemoryHandle* Memory::register_alone(unsigned domain) const {
     uct::MemoryDomain& memory = *domains_[domain].memory;
-    if (!memory.attributes().can_register) return nullptr;
+    if (!may_register(memory)) return nullptr;
     if (handles_.empty()) {
         try {
             handles_.assign(domains_.size(), nullptr);
@@ -199,7 +223,7 @@ uct::MemoryHandle* Memory::register_alone(unsigned domain) const {
         }
     }
     uct::MemoryHandle* handle = nullptr;
-    if (memory.register_memory(address_, length_, rights(), &handle) != UCS_OK) return nullptr;
+    if (call_register(memory, &handle) != UCS_OK) return nullptr;
     return handles_[domain] = handle;
 }
 
@@ -244,9 +268,9 @@ ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
     DomainLock lock(domains_);
     handles_.assign(domains_.size(), nullptr);
     if (length_ == 0) return UCS_OK;
-    // No adapter takes a device's memory: accesses to it are emulated, which needs its region
-    // alone.
+    // What no adapter takes of a device's memory is emulated, which needs its region alone.
     if (type_ != UCS_MEMORY_TYPE_HOST) {
+        for (unsigned i = 0; i < handles_.size(); ++i) (void)register_alone(i);
         region_ = domains_.regions().add(*this);
         return UCS_OK;
     }

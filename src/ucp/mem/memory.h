@@ -40,8 +40,12 @@ class Memory {
     // @return the status of the domain that refused; UCS_ERR_NO_MEMORY
     static ucs_status_t create(DomainSet& domains, void* address, size_t length, Memory** memory);
     // The same, registered with a domain when handle() first asks for it.
+    // @param type  memory of a device is registered by the domains that can, and never kept
     static ucs_status_t create_on_demand(DomainSet& domains, void* address, size_t length,
-                                         uct::PeerRights rights, Memory** memory);
+                                         uct::PeerRights rights, Memory** memory,
+                                         ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST);
+    // Does any of the domains take memory of that type?
+    static bool can_register(DomainSet& domains, ucs_memory_type_t type);
     static void destroy(Memory* memory);
 
     // The buffer's registration is for nobody else: a peer that failed may still read there.
@@ -85,6 +89,8 @@ class Memory {
     ucs_status_t register_everywhere(RegistrationCache* cache);
     uct::MemoryHandle* register_with(unsigned domain) const;
     uct::MemoryHandle* register_alone(unsigned domain) const;
+    bool may_register(const uct::MemoryDomain& domain) const;
+    ucs_status_t call_register(uct::MemoryDomain& domain, uct::MemoryHandle** handle) const;
     bool may_be_cached(unsigned domain) const;
     void release();
 

@@ -40,7 +40,10 @@ ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
             close();
             return UCS_ERR_INVALID_ADDR;
         }
-        entries_[count_++] = {pair, domain.memory.get(), key, domain.memory->has_atomics(key)};
+        // Adapters have no atomics on memory of devices.
+        const bool has_atomics =
+            header_.memory_type == UCS_MEMORY_TYPE_HOST && domain.memory->has_atomics(key);
+        entries_[count_++] = {pair, domain.memory.get(), key, has_atomics};
     }
     return UCS_OK;
 }

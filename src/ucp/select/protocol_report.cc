@@ -24,9 +24,10 @@ std::string_view name(Situation situation) {
 }
 
 std::string_view name(BufferClass buffer) {
-    static constexpr const char* kNames[] = {"contiguous", "registered", "packed", "of a device",
-                                             "of a device, mapped"};
-    return ucs::name_in<BufferClass::kMapped>(kNames, buffer);
+    static constexpr const char* kNames[] = {
+        "contiguous",  "registered",          "packed",
+        "of a device", "of a device, mapped", "of a device, registered"};
+    return ucs::name_in<BufferClass::kKnown>(kNames, buffer);
 }
 
 // What is said of the peer's memory behind the operation.
@@ -122,8 +123,10 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
         };
         for (size_t kind = 0; kind < kBufferClasses; ++kind) {
             const auto buffer = static_cast<BufferClass>(kind);
+            const bool is_of_device =
+                buffer == BufferClass::kMapped || buffer == BufferClass::kKnown;
             const BufferClass usual =
-                buffer == BufferClass::kMapped ? BufferClass::kDevice : BufferClass::kContiguous;
+                is_of_device ? BufferClass::kDevice : BufferClass::kContiguous;
             if (kind == 0 || !is_same(ranges(buffer), ranges(usual))) add(operation, buffer, other);
         }
     };

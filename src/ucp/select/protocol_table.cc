@@ -41,7 +41,8 @@ double saved(const LaneFigures& lanes) {
 }
 
 bool is_of_device(BufferClass buffer) {
-    return buffer == BufferClass::kDevice || buffer == BufferClass::kMapped;
+    return buffer == BufferClass::kDevice || buffer == BufferClass::kMapped ||
+           buffer == BufferClass::kKnown;
 }
 
 // What the protocol costs if it only moves host memory: memory of a device is copied beside it.
@@ -234,15 +235,16 @@ void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
         add_eager(list, lanes, costs, thresholds, operation, buffer, situation, before.most);
     }
     const bool has_chains = (lanes.capabilities & (uct::kPutChain | uct::kGetChain)) != 0;
-    const bool is_host_memory =
-        buffer == BufferClass::kContiguous || buffer == BufferClass::kRegistered;
-    const size_t bulk = is_host_memory && has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
+    // Announced data: the receiver's buffer is taken to be of the same kind.
+    const bool is_reached = buffer == BufferClass::kContiguous ||
+                            buffer == BufferClass::kRegistered ||
+                            (is_of_device(buffer) && lanes.takes_devices);
+    const size_t bulk = is_reached && has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
     const Before slices(bulk);
     if (bulk == SIZE_MAX || !slices.is_empty) {
-        list.add(
-            Protocol::kRendezvous, from, bulk == SIZE_MAX ? SIZE_MAX : slices.most,
-            with_staging(rendezvous_cost(lanes, costs, situation, lanes.bandwidth), costs, buffer),
-            is_set, !is_set);
+        const CostEntry plain = rendezvous_cost(lanes, costs, situation, lanes.bandwidth);
+        list.add(Protocol::kRendezvous, from, bulk == SIZE_MAX ? SIZE_MAX : slices.most,
+                 is_reached ? plain : with_staging(plain, costs, buffer), is_set, !is_set);
     }
     if (bulk != SIZE_MAX) {
         list.add(Protocol::kRendezvousBulk, std::max(from, bulk), SIZE_MAX,
@@ -263,8 +265,25 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
         thresholds.may_read) {
         list.add(Protocol::kDirect, 0, SIZE_MAX, costs.device_read);
     }
+    const bool has_zero_copy = (has & (is_put ? uct::kPutZcopy : uct::kGetZcopy)) != 0;
+    const bool has_chains = (has & (is_put ? uct::kPutChain : uct::kGetChain)) != 0;
+    const bool is_reached = remote == RemoteClass::kHost && is_of_device(buffer) &&
+                            lanes.takes_devices && has_zero_copy;
     if (buffer == BufferClass::kPacked || is_of_device(buffer) || remote != RemoteClass::kHost ||
         (has & (is_put ? kAnyPut : kAnyGet)) == 0) {
+        const size_t bulk = is_reached && has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
+        // Of a device's memory nothing is kept registered.
+        const double registration = buffer == BufferClass::kKnown ? 0 : lanes.registration;
+        if (bulk != SIZE_MAX) {
+            list.add(Protocol::kBulk, bulk, SIZE_MAX,
+                     {ways * lanes.latency + kMoreMessages * lanes.overhead + registration,
+                      wire(lanes.together)},
+                     thresholds.bulk.has_value());
+        }
+        if (is_reached && bulk != 0) {
+            list.add(Protocol::kZeroCopy, 0, bulk == SIZE_MAX ? SIZE_MAX : bulk - 1,
+                     {copies.base + registration, wire(lanes.bandwidth)});
+        }
         const int ends = (is_of_device(buffer) ? 1 : 0) + (remote != RemoteClass::kHost ? 1 : 0);
         const double base = ways * lanes.latency + 2 * lanes.overhead + costs.peer_turn.base;
         list.add(
@@ -274,9 +293,7 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
         return;
     }
     const bool can_copy = (has & (is_put ? uct::kPutBcopy : uct::kGetBcopy)) != 0;
-    const bool has_zero_copy = (has & (is_put ? uct::kPutZcopy : uct::kGetZcopy)) != 0;
     const bool has_short = is_put && (has & uct::kPutShort) != 0;
-    const bool has_chains = (has & (is_put ? uct::kPutChain : uct::kGetChain)) != 0;
     size_t bulk = has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
     // What fits into a work request is never cut into slices, whatever the user says.
     if (has_short && bulk <= lanes.put.max_short) {

@@ -32,12 +32,13 @@ enum class BufferClass : uint8_t {
     kPacked,      // pieces, generic datatypes: only through pack and unpack
     kDevice,      // memory of a device in one piece
     kMapped,      // the same, which the peer has read by itself before
+    kKnown,       // the same, which the program has registered with the lane's adapter
 };
-inline constexpr size_t kBufferClasses = 5;
+inline constexpr size_t kBufferClasses = 6;
 
 // The peer's memory of a put or get; of a message nobody knows it when the message is sent.
 enum class RemoteClass : uint8_t {
-    kHost,       // host memory
+    kHost,       // host memory, or what the peer's adapter has registered of a device
     kDevice,     // memory of a device
     kDescribed,  // the same, which the key describes to devices of the peer's host
 };
@@ -64,13 +65,14 @@ struct LaneFigures {
     uct::DeviceType device_type = uct::DeviceType::kNetwork;
     uint32_t capabilities = 0;  // bits of uct::Capability
     uct::OperationLimits am, put, get;
-    double latency = 0;         // seconds one way, of the slower end
-    double overhead = 0;        // seconds of a processor for a message, at either end
-    double bandwidth = 0;       // bytes per second, of the slower end
-    double together = 0;        // the same of all devices that share bulk data
-    double registration = 0;    // seconds
-    size_t slice = 65536;       // bytes of bulk data that one device takes at a time
-    bool device_reads = false;  // devices of one host: each may read the other's memory
+    double latency = 0;          // seconds one way, of the slower end
+    double overhead = 0;         // seconds of a processor for a message, at either end
+    double bandwidth = 0;        // bytes per second, of the slower end
+    double together = 0;         // the same of all devices that share bulk data
+    double registration = 0;     // seconds
+    size_t slice = 65536;        // bytes of bulk data that one device takes at a time
+    bool device_reads = false;   // devices of one host: each may read the other's memory
+    bool takes_devices = false;  // the lane reads and writes memory of devices here by itself
 };
 
 // What the user has set, in bytes; nothing: the costs decide.

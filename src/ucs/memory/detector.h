@@ -8,6 +8,7 @@
 #include "ucs/memory/memory_type.h"
 #include "ucs/memory/stream_stop.h"
 #include "ucs/runtime/runtime.h"
+#include "ucs/sys/descriptor.h"
 #include "ucs/type/status.h"
 
 namespace ucs {
@@ -65,6 +66,12 @@ struct MemoryExport {
 };
 #pragma pack(pop)
 inline constexpr uint16_t kMemoryExportVersion = 2;
+
+// Memory of a device for other devices of the machine, such as network adapters.
+struct DmaBuf {
+    Descriptor descriptor;
+    uint64_t offset = 0;  // where in it the memory begins
+};
 
 // One of many pieces that are copied between described memory and memory here.
 struct DevicePiece {
@@ -133,6 +140,12 @@ class MemoryDetector : public RegistryEntry {
     // Describe memory to other processes. False: it cannot be, or this is not its kind.
     virtual bool export_memory(const void* address, size_t length, MemoryExport& description) {
         return false;
+    }
+    // May there be dma-bufs of this kind of memory?
+    virtual bool has_dma_bufs() const { return false; }
+    // UCS_ERR_UNSUPPORTED: of this memory there are none.
+    virtual ucs_status_t export_dma_buf(const void* address, size_t length, DmaBuf* buffer) {
+        return UCS_ERR_UNSUPPORTED;
     }
     // Begin to copy the first `length` bytes that another process, or this one, described, to host
     // memory or memory of this detector's. Both sides stay as they are until the copy has ended.

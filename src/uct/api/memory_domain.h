@@ -37,6 +37,8 @@ struct MemoryDomainAttributes {
     size_t remote_key_length = 0;  // bytes of a packed key; 0: no remote access
     double register_overhead = 0;  // seconds per registration
     double register_per_byte = 0;  // seconds per byte registered; 0: no page is pinned
+    // Bits of ucs_memory_type_t: memory of devices that register_device_memory() is likely to take.
+    uint64_t device_types = 0;
     // Dedicated endpoints of all processes that the device has room for; SIZE_MAX: it is no device
     // that has to keep anything of them.
     size_t max_dedicated = SIZE_MAX;
@@ -67,6 +69,14 @@ class MemoryDomain {
     // @return UCS_OK and the handle; UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY if the device refuses
     virtual ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
                                          MemoryHandle** handle) = 0;
+    // The same of memory of a device (attributes().device_types). The range does not grow, and
+    // peers have no atomics there.
+    // @return also UCS_ERR_UNSUPPORTED: this device cannot reach that memory, as other memory of
+    //         its kind perhaps
+    virtual ucs_status_t register_device_memory(void* address, size_t length, PeerRights rights,
+                                                MemoryHandle** handle) {
+        return UCS_ERR_UNSUPPORTED;
+    }
     virtual void deregister_memory(MemoryHandle* handle) = 0;
 
     // Write remote_key_length bytes that let a peer reach the registered memory; only for a

@@ -63,6 +63,7 @@ enum DeviceAttribute : int {
     kComputeCapabilityMajor = 75,
     kComputeCapabilityMinor = 76,
     kHostAddressesOnDevice = 91,  // registered memory has one address for both
+    kDmaBufSupported = 124,
 };
 
 inline constexpr unsigned kStreamNonBlocking = 1;
@@ -79,6 +80,7 @@ inline constexpr int kLocationDevice = 1;
 inline constexpr int kAccessReadWrite = 3;
 inline constexpr int kHandleDescriptor = 1;
 inline constexpr int kHandleFabric = 8;
+inline constexpr int kRangeDmaBuf = 1;  // of cuMemGetHandleForAddressRange()
 
 struct IpcHandle {
     char reserved[64];

@@ -60,6 +60,8 @@ static_assert(abi::kComputeCapabilityMajor == +CU_DEVICE_ATTRIBUTE_COMPUTE_CAPAB
 static_assert(abi::kComputeCapabilityMinor == +CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(abi::kHostAddressesOnDevice ==
               +CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
+static_assert(abi::kDmaBufSupported == +CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+static_assert(abi::kRangeDmaBuf == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 static_assert(abi::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(abi::kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(abi::kCaptureActive == CU_STREAM_CAPTURE_STATUS_ACTIVE);

@@ -76,6 +76,8 @@ class Driver {
     Call<size_t*, size_t*> memory_get_info = find("cuMemGetInfo", 3020);
     Call<abi::DevicePointer*, size_t*, abi::DevicePointer> memory_get_range =
         find("cuMemGetAddressRange", 3020);
+    Call<void*, abi::DevicePointer, size_t, int, unsigned long long> memory_get_handle =
+        find("cuMemGetHandleForAddressRange", 11070);
     Call<abi::DevicePointer*, size_t, unsigned> memory_allocate_managed =
         find("cuMemAllocManaged", 6000);
     Call<abi::DevicePointer*, size_t, abi::Stream> memory_allocate_async =

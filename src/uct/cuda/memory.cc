@@ -2,6 +2,7 @@
 #include "uct/cuda/memory.h"
 
 #include "ucs/log/log.h"
+#include "ucs/memory/pages.h"
 #include "ucs/type/bits.h"
 #include "uct/cuda/config.h"
 #include "uct/cuda/kernel_memory.h"
@@ -123,6 +124,39 @@ void CudaMemory::fill_late(const void* address) {
 
 bool CudaMemory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
     return Config::get().direct && exports_.describe(address, length, description);
+}
+
+// Nobody knows before the program has started CUDA.
+bool CudaMemory::has_dma_bufs() const {
+    const Driver& driver = engine_.driver();
+    int devices = 0;
+    if (driver.device_get_count(&devices) != abi::kSuccess) return true;
+    for (abi::Device device = 0; device < devices; ++device) {
+        int is_supported = 0;
+        if (driver.device_get_attribute(&is_supported, abi::kDmaBufSupported, device) ==
+                abi::kSuccess &&
+            is_supported != 0)
+            return true;
+    }
+    return false;
+}
+
+// The driver gives whole pages.
+ucs_status_t CudaMemory::export_dma_buf(const void* address, size_t length, ucs::DmaBuf* buffer) {
+    const CopyEngine::Found found = engine_.look_up(address);
+    CopyContext* const context = engine_.context_of(found);
+    if (context == nullptr || found.type != UCS_MEMORY_TYPE_CUDA) return UCS_ERR_UNSUPPORTED;
+    const CurrentContext current(engine_.driver(), context->handle());
+    if (current.result() != abi::kSuccess) return to_status(current.result());
+    const auto place = reinterpret_cast<uintptr_t>(address);
+    const uintptr_t first = ucs::align_down(place, ucs::page_size());
+    const uintptr_t end = ucs::align_up(place + length, ucs::page_size());
+    int descriptor = -1;
+    const abi::Result result =
+        engine_.driver().memory_get_handle(&descriptor, first, end - first, abi::kRangeDmaBuf, 0);
+    if (result != abi::kSuccess) return to_status(result);
+    *buffer = {ucs::Descriptor(descriptor), place - first};
+    return UCS_OK;
 }
 
 bool CudaMemory::is_freed(uint64_t buffer, uint64_t base) {

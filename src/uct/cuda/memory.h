@@ -29,6 +29,8 @@ class CudaMemory final : public ucs::MemoryDetector {
     ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces,
                            ucs::StagedCopy** copy) override;
     bool export_memory(const void* address, size_t length, ucs::MemoryExport& description) override;
+    bool has_dma_bufs() const override;
+    ucs_status_t export_dma_buf(const void* address, size_t length, ucs::DmaBuf* buffer) override;
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
                        ucs::AsyncCopy** copy) override;
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,

@@ -98,6 +98,15 @@ TEST(Perf, SharedMemoryCarriesIt) {
                  11);
 }
 
+TEST(Perf, BothEndsMayBeOneProcess) {
+    for (const char* operation : {"put", "tag"}) {
+        expect_sound(
+            run_to_json(operation, {"--one-process", "--device", "real", "--tls", "self,sm",
+                                    "--size", "8:8K", "--iterations", "10", "--verify"}),
+            11);
+    }
+}
+
 TEST(Perf, ARunningJobPrintsItsProtocols) {
     setenv("UCX_PROTO_INFO", "y", 1);
     const Outcome outcome =

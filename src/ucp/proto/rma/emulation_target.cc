@@ -63,7 +63,13 @@ struct GetAnswer {
     OneSided* owner;
     EmulatedGet get;
     uint64_t offset;
+    ucs::StagedCopy* copy = nullptr;  // of memory of a device: it reads ahead
 };
+
+void finish_answer(Request& request) {
+    ucs::StagedCopy* const copy = request.part<GetAnswer>().copy;
+    if (copy != nullptr) (void)copy->finish();
+}
 
 struct PackAnswer {
     Request& request;
@@ -77,8 +83,14 @@ size_t pack_answer(void* destination, void* arg) {
     const GetAnswer& part = request.part<GetAnswer>();
     const EmulatedGetReply header{request.endpoint->local_uuid(), part.get.request, part.offset};
     std::memcpy(destination, &header, sizeof(header));
-    status = copy_memory(static_cast<std::byte*>(destination) + sizeof(header), data, length);
-    return sizeof(header) + length;
+    std::byte* const to = static_cast<std::byte*>(destination) + sizeof(header);
+    if (part.copy != nullptr) {
+        status = part.copy->read(part.offset, to, length);
+    } else {
+        std::memcpy(to, data, length);
+    }
+    // What could not be read is not sent.
+    return sizeof(header) + (status == UCS_OK ? length : 0);
 }
 
 ucs_status_t post_answer(Request& request, const Lane& lane) {
@@ -87,8 +99,10 @@ ucs_status_t post_answer(Request& request, const Lane& lane) {
                                            part.get.length - part.offset);
     RemoteAccess source = part.get.source;
     source.address += part.offset;
-    // Looked up for each piece: the program may unmap the memory in between.
-    const void* data = find_memory(*part.owner, source, length, UCP_MEM_MAP_PROT_REMOTE_READ);
+    // Looked up for each piece, and all that is left: the program may unmap the memory in between,
+    // and what of a device is read ahead must be there.
+    const void* data = find_memory(*part.owner, source, part.get.length - part.offset,
+                                   UCP_MEM_MAP_PROT_REMOTE_READ);
     if (data == nullptr) {
         refuse(*part.owner, part.get.from, part.get.request);
         return UCS_OK;
@@ -97,6 +111,10 @@ ucs_status_t post_answer(Request& request, const Lane& lane) {
     const ssize_t sent =
         lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kGetReply), pack_answer, &pack);
     if (sent < 0) return static_cast<ucs_status_t>(sent);
+    if (pack.status != UCS_OK) {
+        answer(*part.owner, part.get.from, part.get.request, pack.status);
+        return UCS_OK;
+    }
     part.offset += length;
     return part.offset == part.get.length ? UCS_OK : UCS_INPROGRESS;
 }
@@ -107,7 +125,8 @@ void serve_get(OneSided& owner, const EmulatedGet& get, Payload rest) {
         ucs::log_warn("get of an unknown worker dropped");
         return;
     }
-    if (find_memory(owner, get.source, get.length, UCP_MEM_MAP_PROT_REMOTE_READ) == nullptr) {
+    void* const source = find_memory(owner, get.source, get.length, UCP_MEM_MAP_PROT_REMOTE_READ);
+    if (source == nullptr) {
         refuse(owner, get.from, get.request);
         return;
     }
@@ -116,7 +135,17 @@ void serve_get(OneSided& owner, const EmulatedGet& get, Payload rest) {
         answer(owner, get.from, get.request, UCS_ERR_NO_MEMORY);
         return;
     }
-    request->emplace<GetAnswer>(&owner, get, uint64_t{0});
+    GetAnswer& part = request->emplace<GetAnswer>(&owner, get, uint64_t{0});
+    if (ucs::MemoryDetector* const device = device_of(source, get.length); device != nullptr) {
+        const ucs::MemoryPiece whole{source, get.length};
+        const ucs_status_t status = device->open_copy({&whole, 1}, &part.copy);
+        if (status != UCS_OK) {
+            owner.requests.recycle(*request);
+            answer(owner, get.from, get.request, status);
+            return;
+        }
+    }
+    request->cleanup = finish_answer;
     request->endpoint = endpoint;
     request->post = post_answer;
     request->flags |= Request::kAwaited;

@@ -110,9 +110,9 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
         rma.user_memory->covers(reinterpret_cast<uintptr_t>(rma.buffer), rma.length))
         return rma.user_memory->handle(lane.domains.local);
     if (rma.memory == nullptr && !rma.no_registration) {
-        rma.no_registration =
-            Memory::create_on_demand(rma.owner->domains, rma.buffer, rma.length,
-                                     uct::PeerRights::kNone, &rma.memory) != UCS_OK;
+        rma.no_registration = Memory::create_on_demand(rma.owner->domains, rma.buffer, rma.length,
+                                                       uct::PeerRights::kNone, &rma.memory,
+                                                       request.memory_type) != UCS_OK;
     }
     return rma.memory == nullptr ? nullptr : rma.memory->handle(lane.domains.local);
 }
@@ -208,6 +208,40 @@ ucs_status_t post_rma(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
+select::BufferClass device_class(const RmaOperation& rma, const Lane& lane) {
+    return rma.user_memory != nullptr && rma.user_memory->registered(lane.domains.local) != nullptr
+               ? select::BufferClass::kKnown
+               : select::BufferClass::kDevice;
+}
+
+// The adapter reads and writes the device's memory. Where it has no registration of it, or after a
+// demotion to a lane that reaches none, the peer's processor acts.
+ucs_status_t post_by_adapter(Request& request, const Lane& lane) {
+    using select::Protocol;
+    RmaOperation& rma = request.part<RmaOperation>();
+    const DirectionTraits& traits = traits_of(rma.direction);
+    const uct::RemoteKey key = rma.remote->find(lane.domains);
+    const Protocol protocol =
+        protocol_of(request, lane, device_class(rma, lane), select::RemoteClass::kHost);
+    uct::MemoryHandle* const handle = key == uct::kInvalidRemoteKey ||
+                                              protocol == Protocol::kByMessages ||
+                                              (lane.attributes.capabilities & traits.zero_copy) == 0
+                                          ? nullptr
+                                          : registration(request, lane);
+    if (handle == nullptr) {
+        emulate_rma(request);
+        return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
+    }
+    if (protocol == Protocol::kBulk && start_bulk(request, lane)) return UCS_OK;
+    const uct::Iov piece{
+        rma.buffer + rma.offset,
+        std::min((lane.attributes.*traits.limits).max_zcopy, rma.length - rma.offset), handle};
+    const ucs_status_t status = post_zero_copy(request, lane, piece, rma.address + rma.offset, key);
+    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    rma.offset += piece.length;
+    return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
+}
+
 // Nobody may touch either side before the device has done with it.
 void abort_copy(Request& request, ucs_status_t status) {
     request.part<RmaOperation>().owner->direct.wait_for(request);
@@ -252,18 +286,23 @@ ucs_status_t refuse(Request&, const Lane&) {
         request.post = refuse;
         return;
     }
-    const auto remote = rma.remote->exported() != nullptr ? select::RemoteClass::kDescribed
+    const Lane lane = request.endpoint->one_sided_lane();
+    const bool is_reached = rma.remote->find(lane.domains) != uct::kInvalidRemoteKey;
+    const auto remote = is_reached                          ? select::RemoteClass::kHost
+                        : rma.remote->exported() != nullptr ? select::RemoteClass::kDescribed
                         : rma.remote->header().memory_type != UCS_MEMORY_TYPE_HOST
                             ? select::RemoteClass::kDevice
                             : select::RemoteClass::kHost;
-    const Lane lane = request.endpoint->one_sided_lane();
-    const auto buffer = rma.device_copy != nullptr   ? select::BufferClass::kDevice
+    const auto buffer = rma.device_copy != nullptr   ? device_class(rma, lane)
                         : rma.user_memory != nullptr ? select::BufferClass::kRegistered
                                                      : select::BufferClass::kContiguous;
-    if (protocol_of(request, lane, buffer, remote) == select::Protocol::kDirect) {
+    const select::Protocol protocol = protocol_of(request, lane, buffer, remote);
+    if (protocol == select::Protocol::kDirect) {
         request.post = post_direct;
-    } else {
+    } else if (protocol == select::Protocol::kByMessages || !is_reached) {
         emulate_rma(request);
+    } else if (rma.device_copy != nullptr) {
+        request.post = post_by_adapter;
     }
 }
 

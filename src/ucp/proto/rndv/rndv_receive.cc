@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -140,13 +141,14 @@ bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane,
                     uct::PeerRights rights) {
     // What a get was to use that could not be started.
     if (receive.memory != nullptr) Memory::destroy(std::exchange(receive.memory, nullptr));
+    const ucs_memory_type_t type = receive.buffer.whole_in().value_or(UCS_MEMORY_TYPE_UNKNOWN);
     const auto address = reinterpret_cast<uintptr_t>(receive.buffer.data());
     const bool covered =
         receive.user_memory != nullptr && receive.user_memory->covers(address, receive.wanted);
     if (!covered) receive.user_memory = nullptr;
     if (rights != uct::PeerRights::kNone || !covered) {
         if (Memory::create_on_demand(rndv.domains, receive.buffer.data(), receive.wanted, rights,
-                                     &receive.memory) != UCS_OK)
+                                     &receive.memory, type) != UCS_OK)
             return false;
     }
     return memory_of(receive)->handle(lane.domains.local) != nullptr;
@@ -245,6 +247,14 @@ void* whole_buffer(const TagReceive& receive) {
     return bytes.empty() ? nullptr : bytes.data();
 }
 
+// May the lane read and write the receive's buffer by itself?
+bool is_reached(Rendezvous& rndv, const TagReceive& receive, const Lane& lane) {
+    const std::optional<ucs_memory_type_t> type = receive.buffer.whole_in();
+    return type == UCS_MEMORY_TYPE_HOST ||
+           (type && (rndv.domains[lane.domains.local].memory->attributes().device_types &
+                     UCS_BIT(*type)) != 0);
+}
+
 // The sender's memory: once it is mapped, devices here read it.
 bool is_openable(const Announcement& announcement) {
     return announcement.has_export && announcement.exported.has_handle != 0;
@@ -320,12 +330,12 @@ void Rendezvous::receive(Request& request, const Announcement& announcement) {
     if (announcement.has_export && scheme != RndvScheme::kAm && whole_buffer(receive) != nullptr &&
         direct.fetch(request, announcement.exported, whole_buffer(receive), receive.wanted))
         return;
-    const bool contiguous = receive.buffer.is_contiguous();
-    if (contiguous && (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
+    const Lane lane = endpoint->one_sided_lane();
+    const bool may_offer = is_reached(*this, receive, lane);
+    if (may_offer && (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
         start_get(*this, *endpoint, request, announcement))
         return;
-    const Lane lane = endpoint->one_sided_lane();
-    bool offer = contiguous && scheme != RndvScheme::kAm && announcement.has_key &&
+    bool offer = may_offer && scheme != RndvScheme::kAm && announcement.has_key &&
                  (lane.attributes.capabilities & uct::kPutZcopy) != 0;
     if (offer) offer = prepare_memory(*this, receive, lane, uct::PeerRights::kWrite);
     ucs::MemoryExport exported;

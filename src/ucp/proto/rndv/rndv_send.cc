@@ -298,7 +298,7 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         start_store(rndv, *request, message.exported))
         return UCS_OK;
     request->post = post_data;
-    if (message.has_key && send.buffer.is_contiguous()) {
+    if (message.has_key && memory_of(send) != nullptr) {
         const Lane lane = request->endpoint->one_sided_lane();
         send.remote = new (std::nothrow) RemoteMemory;
         if (send.remote != nullptr) {
@@ -342,7 +342,9 @@ void Rendezvous::begin_send(Request& request, select::Protocol protocol, const P
         trace->begin("rendezvous", "rendezvous send", track_of(request), &request,
                      {{"bytes", buffer.length()}, {"protocol", request.protocol}});
     }
-    if (buffer.is_contiguous() && scheme != RndvScheme::kAm && buffer.length() > 0) {
+    const std::optional<ucs_memory_type_t> type = buffer.whole_in();
+    if (type && !send.is_direct && Memory::can_register(domains, *type) &&
+        scheme != RndvScheme::kAm && buffer.length() > 0) {
         const bool covered =
             user_memory != nullptr && user_memory->allows(UCP_MEM_MAP_PROT_REMOTE_READ) &&
             user_memory->covers(reinterpret_cast<uintptr_t>(buffer.data()), buffer.length());
@@ -350,7 +352,7 @@ void Rendezvous::begin_send(Request& request, select::Protocol protocol, const P
             send.user_memory = user_memory;
         } else {
             (void)Memory::create_on_demand(domains, buffer.data(), buffer.length(),
-                                           uct::PeerRights::kRead, &send.memory);
+                                           uct::PeerRights::kRead, &send.memory, *type);
         }
     }
     request.post = post_rts;

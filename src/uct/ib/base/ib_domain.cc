@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +16,7 @@
 #include "ucs/config/source.h"
 #include "ucs/config/table.h"
 #include "ucs/log/log.h"
+#include "ucs/memory/detector.h"
 #include "ucs/type/bits.h"
 #include "uct/api/interface.h"
 
@@ -49,6 +51,7 @@ constexpr uintptr_t kWord = 8;
 // What concerns memory, whatever the transport.
 struct DomainConfig {
     RelaxedOrdering relaxed_ordering = RelaxedOrdering::kAuto;
+    ucs::config::Ternary gpu_direct{};
 };
 
 constexpr ucs::config::Field<DomainConfig> kFields[] = {
@@ -57,6 +60,11 @@ constexpr ucs::config::Field<DomainConfig> kFields[] = {
         "on: the adapter's writes to memory that peers do not write to by puts or atomics may pass "
         "each other on the bus, where adapter and driver can; off: nowhere; auto: on processors "
         "that gain by it (AMD's, Fujitsu's)."),
+    ucs::config::field<&DomainConfig::gpu_direct>(
+        "GPU_DIRECT_RDMA", "try",
+        "Adapters read and write memory of GPUs by themselves. try: where the driver gives "
+        "dma-bufs of it and the adapter takes them, or nvidia-peermem is loaded; y: assumed; n: "
+        "such memory passes through host memory."),
 };
 
 const ucs::config::Table<DomainConfig> kTable("memory of adapters", {"IB_"}, kFields);
@@ -76,6 +84,16 @@ bool gains_by_relaxed_ordering() {
 bool is_relaxed(RelaxedOrdering wanted) {
     return wanted == RelaxedOrdering::kAuto ? gains_by_relaxed_ordering()
                                             : wanted == RelaxedOrdering::kOn;
+}
+
+// The kernel's module with which ibv_reg_mr() takes addresses of GPUs' memory, by its two names.
+bool has_peer_memory() {
+    return access("/sys/module/nvidia_peermem/version", F_OK) == 0 ||
+           access("/sys/kernel/mm/memory_peers/nv_mem/version", F_OK) == 0;
+}
+
+ucs_status_t status_of_registration(int cause) {
+    return cause == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
 }
 
 int access_flags(PeerRights rights, bool has_atomics, bool is_relaxed) {
@@ -127,6 +145,13 @@ unsigned mtu_bytes(ibv_mtu mtu) {
     return 128u << static_cast<unsigned>(mtu);
 }
 
+ucs_status_t own(ibv_mr* mr, MemoryHandle** handle) {
+    *handle = new (std::nothrow) MemoryRegion(mr);
+    if (*handle != nullptr) return UCS_OK;
+    ibv_dereg_mr(mr);
+    return UCS_ERR_NO_MEMORY;
+}
+
 }  // namespace
 
 ucs_status_t IbDomain::open(std::string_view name, std::span<const Transport* const> transports,
@@ -157,8 +182,23 @@ ucs_status_t IbDomain::open(std::string_view name, std::span<const Transport* co
     // Half of all: workers need the others for their scalable transports, and are nothing without.
     opened->attributes_.max_dedicated =
         static_cast<size_t>(std::max(opened->device().attributes().max_qp / 2, 1));
+    opened->find_device_types(config.gpu_direct);
     *domain = std::move(opened);
     return UCS_OK;
+}
+
+// An adapter that knows dma-bufs looks at the descriptor first.
+void IbDomain::find_device_types(ucs::config::Ternary wanted) {
+    const ucs::MemoryDetector* const cuda = ucs::MemoryDetectors::of_type(UCS_MEMORY_TYPE_CUDA);
+    if (wanted == ucs::config::Ternary::kNo || cuda == nullptr) return;
+    if (cuda->has_dma_bufs()) {
+        errno = 0;
+        ibv_mr* const none = ibv_reg_dmabuf_mr(pd_.get(), 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE);
+        has_dma_bufs_ = none == nullptr && errno == EBADF;
+        if (none != nullptr) ibv_dereg_mr(none);
+    }
+    if (has_dma_bufs_ || wanted == ucs::config::Ternary::kYes || has_peer_memory())
+        attributes_.device_types = UCS_BIT(UCS_MEMORY_TYPE_CUDA);
 }
 
 ucs_status_t IbDomain::register_memory(void* address, size_t length, PeerRights rights,
@@ -181,14 +221,36 @@ ucs_status_t IbDomain::register_memory(void* address, size_t length, PeerRights 
         const int cause = errno;
         ucs::log_debug("{} does not register {} bytes: {}", device_->name(), length,
                        std::strerror(cause));
-        return cause == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+        return status_of_registration(cause);
     }
-    *handle = new (std::nothrow) MemoryRegion(mr);
-    if (*handle == nullptr) {
-        ibv_dereg_mr(mr);
-        return UCS_ERR_NO_MEMORY;
+    return own(mr, handle);
+}
+
+ibv_mr* IbDomain::register_dma_buf(void* address, size_t length, int access) {
+    ucs::MemoryDetector* const cuda = ucs::MemoryDetectors::of_type(UCS_MEMORY_TYPE_CUDA);
+    ucs::DmaBuf buffer;
+    if (cuda->export_dma_buf(address, length, &buffer) != UCS_OK) return nullptr;
+    return ibv_reg_dmabuf_mr(pd_.get(), buffer.offset, length, reinterpret_cast<uintptr_t>(address),
+                             buffer.descriptor.get(), access);
+}
+
+// A kind of memory that has dma-bufs may have some without; and what is refused once as an address
+// is refused for good.
+ucs_status_t IbDomain::register_device_memory(void* address, size_t length, PeerRights rights,
+                                              MemoryHandle** handle) {
+    if (attributes_.device_types == 0) return UCS_ERR_UNSUPPORTED;
+    const int access = access_flags(rights, false, false);
+    ibv_mr* mr = has_dma_bufs_ ? register_dma_buf(address, length, access) : nullptr;
+    if (mr == nullptr && refuses_device_memory_) return UCS_ERR_UNSUPPORTED;
+    if (mr == nullptr) mr = (ibv_reg_mr)(pd_.get(), address, length, access);
+    if (mr == nullptr) {
+        const int cause = errno;
+        refuses_device_memory_ = cause != ENOMEM;
+        ucs::log_info("{} does not register {} bytes of CUDA memory: {}", device_->name(), length,
+                      std::strerror(cause));
+        return status_of_registration(cause);
     }
-    return UCS_OK;
+    return own(mr, handle);
 }
 
 void IbDomain::deregister_memory(MemoryHandle* handle) {
@@ -259,6 +321,9 @@ std::vector<DeviceFact> IbDomain::describe() const {
                                            "{}, {} shared receive queues, {} registrations",
                                            limits.max_qp, limits.max_qp_wr, limits.max_cq,
                                            limits.max_cqe, limits.max_srq, limits.max_mr)});
+    facts.push_back({"memory of GPUs", attributes_.device_types == 0 ? "through host memory"
+                                       : has_dma_bufs_               ? "directly, by dma-bufs"
+                                                                     : "directly, by address"});
     facts.push_back({"remote access", fmt::format("{} reads and atomics at a time, atomics: {}",
                                                   limits.max_qp_rd_atom, atomics_text(device))});
     return facts;

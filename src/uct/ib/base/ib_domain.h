@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include "ucs/config/values.h"
 #include "uct/api/memory_domain.h"
 #include "uct/ib/base/device.h"
 
@@ -40,6 +41,8 @@ class IbDomain final : public MemoryDomain {
     std::vector<DeviceFact> describe() const override;
     ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
                                  MemoryHandle** handle) override;
+    ucs_status_t register_device_memory(void* address, size_t length, PeerRights rights,
+                                        MemoryHandle** handle) override;
     void deregister_memory(MemoryHandle* handle) override;
     void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;
     ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) override;
@@ -52,11 +55,15 @@ class IbDomain final : public MemoryDomain {
   private:
     IbDomain(std::unique_ptr<Device> device, bool is_relaxed)
         : device_(std::move(device)), is_relaxed_(is_relaxed) {}
+    void find_device_types(ucs::config::Ternary wanted);
+    ibv_mr* register_dma_buf(void* address, size_t length, int access);
 
     std::unique_ptr<Device> device_;
     const bool is_relaxed_;  // writes to memory that allows it may pass each other
     DomainPtr pd_;
     MemoryDomainAttributes attributes_;
+    bool has_dma_bufs_ = false;
+    bool refuses_device_memory_ = false;        // it did once
     std::vector<const Transport*> transports_;  // that the device can do, best first
 };
 

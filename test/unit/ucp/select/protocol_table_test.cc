@@ -67,6 +67,13 @@ LaneFigures beside_devices() {
     return lanes;
 }
 
+// An adapter that reads and writes memory of devices.
+LaneFigures gpu_direct() {
+    LaneFigures lanes = adapter(1);
+    lanes.takes_devices = true;
+    return lanes;
+}
+
 LaneFigures without(LaneFigures lanes, uint32_t capabilities) {
     lanes.capabilities &= ~capabilities;
     return lanes;
@@ -76,8 +83,8 @@ constexpr Operation kAllMessages[] = {Operation::kTag, Operation::kActiveMessage
                                       Operation::kStream};
 constexpr Operation kOneSidedOperations[] = {Operation::kPut, Operation::kGet};
 constexpr BufferClass kAllBuffers[] = {BufferClass::kContiguous, BufferClass::kRegistered,
-                                       BufferClass::kPacked, BufferClass::kDevice,
-                                       BufferClass::kMapped};
+                                       BufferClass::kPacked,     BufferClass::kDevice,
+                                       BufferClass::kMapped,     BufferClass::kKnown};
 constexpr Situation kAllSituations[] = {Situation::kAlone, Situation::kAmongOthers,
                                         Situation::kSpread};
 constexpr RemoteClass kAllRemotes[] = {RemoteClass::kHost, RemoteClass::kDevice,
@@ -410,6 +417,43 @@ TEST(ByMessages, IsStagedAtTheEndsThatAreOfADevice) {
     EXPECT_DOUBLE_EQ(takes(BufferClass::kDevice, RemoteClass::kHost), plain + staging);
     EXPECT_DOUBLE_EQ(takes(BufferClass::kContiguous, RemoteClass::kDevice), plain + staging);
     EXPECT_DOUBLE_EQ(takes(BufferClass::kDevice, RemoteClass::kDevice), plain + 2 * staging);
+}
+
+// Both ends are reached by their adapters.
+TEST(ByAdapter, PutsAndGetsGoFromAndToMemoryOfDevices) {
+    for (const Operation operation : kOneSidedOperations) {
+        const auto from = [&](const LaneFigures& lanes, Protocol wanted, BufferClass buffer,
+                              RemoteClass remote = RemoteClass::kHost) {
+            return first_one_sided(lanes, {}, operation, wanted, buffer, remote);
+        };
+        // What is registered goes so at any length; else it has to be worth a registration.
+        EXPECT_EQ(from(gpu_direct(), Protocol::kZeroCopy, BufferClass::kKnown), 0u);
+        EXPECT_EQ(from(gpu_direct(), Protocol::kByMessages, BufferClass::kKnown), SIZE_MAX);
+        const size_t least = from(gpu_direct(), Protocol::kZeroCopy, BufferClass::kDevice);
+        EXPECT_GT(least, 1000u);
+        EXPECT_LT(least, 64u << 10);
+        for (const BufferClass buffer : {BufferClass::kKnown, BufferClass::kDevice}) {
+            EXPECT_EQ(from(gpu_direct(), Protocol::kBulk, buffer), 64u << 10);
+            // Not by a lane that lacks the operation, nor where the peer's memory is not
+            // registered.
+            EXPECT_EQ(from(without(gpu_direct(), kOneSided), Protocol::kByMessages, buffer), 0u);
+            EXPECT_EQ(from(adapter(1), Protocol::kByMessages, buffer), 0u);
+            EXPECT_EQ(from(gpu_direct(), Protocol::kByMessages, buffer, RemoteClass::kDevice), 0u);
+        }
+    }
+}
+
+TEST(ByAdapter, AnnouncedDataOfDevicesIsNotStaged) {
+    const auto takes = [](const LaneFigures& lanes, BufferClass buffer) {
+        const auto all =
+            alternatives(lanes, CostModel::fixed(), {}, Operation::kTag, buffer, Situation::kAlone);
+        const auto found =
+            std::ranges::find(all, Protocol::kRendezvousBulk, &Alternative::protocol);
+        return found == all.end() ? 0 : found->cost.at(1 << 20);
+    };
+    EXPECT_EQ(takes(gpu_direct(), BufferClass::kDevice),
+              takes(gpu_direct(), BufferClass::kContiguous));
+    EXPECT_EQ(takes(adapter(1), BufferClass::kDevice), 0) << "slices are of host memory";
 }
 
 TEST(Rendezvous, OfDeviceMemoryIsStagedWhereNoDeviceReadsIt) {
