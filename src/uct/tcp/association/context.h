@@ -106,7 +106,8 @@ struct Attention {
         if (hot == connection) hot = nullptr;
     }
 
-    PendingQueue pending;  // endpoints that wait for room
+    PendingQueue pending;    // endpoints that wait for room
+    size_t turn = SIZE_MAX;  // bytes that this progress may still read and send (UCX_TCP_TURN)
     TcpConnection* hot = nullptr;
     bool is_answer_due = false;  // nothing has come since something was sent
     unsigned empty_polls = kRestless;

@@ -284,7 +284,7 @@ void TcpConnection::opened(Beginning beginning) {
         received_ = 0;
         association_.begin_session(beginning == Beginning::kPeersSession);
     }
-    transmit_queue();
+    transmit_queue(association_.attention().turn);
     association_.room_made();
 }
 
@@ -342,9 +342,10 @@ unsigned TcpConnection::on_event(uint32_t events) {
     if (state_ != State::kOpen) return 0;
     unsigned count = 0;
     const bool has_input = (events & ~uint32_t{EPOLLOUT}) != 0;
-    if (std::exchange(has_early_input_, false) || has_input) count = receive();
+    size_t& turn = association_.attention().turn;
+    if (std::exchange(has_early_input_, false) || has_input) count = receive(turn);
     if (is_open() && (events & EPOLLOUT) != 0) {
-        transmit_queue();
+        transmit_queue(turn);
         ++count;
     }
     return count;
@@ -380,7 +381,8 @@ void TcpConnection::violation(const char* what) {
 }
 
 void TcpConnection::drain() {
-    while (is_open() && receive() > 0) {
+    size_t all = SIZE_MAX;
+    while (is_open() && receive(all) > 0) {
     }
 }
 
@@ -400,9 +402,10 @@ bool TcpConnection::has_all_arrived() const {
 bool TcpConnection::lingers() {
     // With unread bytes the kernel would reset the connection, and the peer lose what is under way.
     constexpr int kMostReads = 64;
-    for (int i = 0; i < kMostReads && is_open() && receive() > 0; ++i) {
+    size_t all = SIZE_MAX;
+    for (int i = 0; i < kMostReads && is_open() && receive(all) > 0; ++i) {
     }
-    if (is_open() && wants_output()) transmit_queue();
+    if (is_open() && wants_output()) transmit_queue(all);
     if (!is_open()) return state_ == State::kMoving;
     if (wants_output()) return true;
     wire::FrameHeader farewell{0, wire::FrameType::kLeave, 0, wire::kMark};

@@ -76,8 +76,11 @@ class TcpConnection final : public EventTarget, public Timer {
     // --- called by interface and association ---
 
     unsigned on_event(uint32_t events) override;
-    // Read what is there and handle it. @return frames and pieces handled
-    unsigned receive();
+    // Read what is there and handle it.
+    // @param turn  so many bytes at most, and less by those that were read; what is left the kernel
+    //              tells of again
+    // @return frames and pieces handled
+    unsigned receive(size_t& turn);
     void on_deadline() override;
 
     // The peer's connection takes this connection: answers it, and may send at once.
@@ -160,7 +163,8 @@ class TcpConnection final : public EventTarget, public Timer {
     bool wants_output() const { return !queue_.empty() || stream_.backlog() > 0 || is_replaying(); }
     size_t transmit(std::span<const iovec> pieces);
     ssize_t encrypt(std::span<const iovec> pieces);
-    void transmit_queue();
+    // @param turn  as of receive()
+    void transmit_queue(size_t& turn);
     // There was no memory for something that the peer is to get: the association ends soon.
     void output_lost();
     void drop_unreadable();
@@ -168,8 +172,8 @@ class TcpConnection final : public EventTarget, public Timer {
 
     bool must_read_on();
     void read_later();
-    ssize_t read_some(bool* full);
-    ssize_t read_in_place(bool* full);
+    ssize_t read_some(size_t most, bool* full);
+    ssize_t read_in_place(size_t most, bool* full);
     bool prepare_buffer(uint64_t ahead, size_t* limit);
     void drop_buffer();
     unsigned parse();

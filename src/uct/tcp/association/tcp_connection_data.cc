@@ -32,6 +32,20 @@ constexpr size_t kMaxPieces = 64;
 // Payload from this size on makes the next one likely: its header is read alone.
 constexpr uint64_t kBulk = 4096;
 
+// Leave out what is beyond so many bytes. @return bytes of the first `count` pieces, which are left
+template <typename Count>
+size_t cut(std::span<iovec> pieces, size_t most, Count* count) {
+    size_t bytes = 0;
+    *count = 0;
+    for (iovec& piece : pieces) {
+        piece.iov_len = std::min(piece.iov_len, most - bytes);
+        bytes += piece.iov_len;
+        ++*count;
+        if (bytes == most) break;
+    }
+    return bytes;
+}
+
 }  // namespace
 
 // --- what it sends
@@ -131,13 +145,13 @@ ucs_status_t TcpConnection::send(ReferringOutput* operation) {
 
 void TcpConnection::send_queued(bool was_empty) {
     if (was_empty && is_open()) {
-        transmit_queue();
+        transmit_queue(association_.attention().turn);
     } else {
         want_output();
     }
 }
 
-void TcpConnection::transmit_queue() {
+void TcpConnection::transmit_queue(size_t& turn) {
     if (!stream_.flush() || (is_replaying() && !replay())) {
         watch(EPOLLIN | EPOLLOUT);
         return;
@@ -145,21 +159,21 @@ void TcpConnection::transmit_queue() {
     OutputPools& pools = association_.buffers().output;
     OutputList done;
     const bool was_full = !has_room();
-    while (!queue_.empty()) {
+    while (!queue_.empty() && turn > 0) {
         std::array<iovec, kMaxPieces> pieces;
         // Memory that peers read may be deregistered by other threads: not while the kernel copies.
         std::optional<RegionTable::Reader> regions;
         if (queue_.has_replies()) regions.emplace(association_.buffers().regions);
-        const int count = queue_.gather(pieces, regions ? &*regions : nullptr);
+        int count = queue_.gather(pieces, regions ? &*regions : nullptr);
         if (count < 0) {
             regions.reset();
             complete_all(pools, done, UCS_OK);
             if (is_open()) violation("memory was deregistered while it was read");
             return;
         }
-        size_t wanted = 0;
-        for (int i = 0; i < count; ++i) wanted += pieces[static_cast<size_t>(i)].iov_len;
+        const size_t wanted = cut({pieces.data(), static_cast<size_t>(count)}, turn, &count);
         const size_t taken = transmit({pieces.data(), static_cast<size_t>(count)});
+        turn -= std::min(turn, taken);
         queue_.consume(taken, done);
         if (has_faulted_) [[unlikely]] {
             complete_all(pools, done, UCS_OK);
@@ -201,16 +215,17 @@ void TcpConnection::drop_unreadable() {
 
 // --- what it brings
 
-unsigned TcpConnection::receive() {
+unsigned TcpConnection::receive(size_t& turn) {
     unsigned count = 0;
     size_t brought = 0;
     if (std::exchange(is_interrupted_, false)) [[unlikely]]
         count += parse();
     unsigned polls = association_.rail().config().max_poll;
-    while (is_open()) {
+    while (is_open() && turn > 0) {
         bool full = false;
         const bool lands = payload_.active && payload_.left > 0 && !payload_.dropped;
-        const ssize_t got = lands && buffered() == 0 ? read_in_place(&full) : read_some(&full);
+        const ssize_t got =
+            lands && buffered() == 0 ? read_in_place(turn, &full) : read_some(turn, &full);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
         if (got <= 0) [[unlikely]] {
             if (got < 0 && errno == ENOBUFS) {
@@ -221,6 +236,7 @@ unsigned TcpConnection::receive() {
             return count + 1;
         }
         brought += static_cast<size_t>(got);
+        turn -= std::min(turn, static_cast<size_t>(got));
         count += 1 + parse();
         if (full && polls > 1) {
             --polls;
@@ -228,6 +244,8 @@ unsigned TcpConnection::receive() {
             break;
         }
     }
+    // The kernel does not tell of what it has given.
+    if (turn == 0 && is_open() && stream_.has_unread()) read_later();
     if (count > 0 && is_open()) {
         // The kernel acknowledges more than a segment at once. Whoever holds the socket's lock does
         // so first: that is to be the sender's processor, not who waits for the next message.
@@ -285,13 +303,13 @@ bool TcpConnection::prepare_buffer(uint64_t ahead, size_t* limit) {
     return true;
 }
 
-ssize_t TcpConnection::read_some(bool* full) {
+ssize_t TcpConnection::read_some(size_t most, bool* full) {
     size_t limit;
     if (!prepare_buffer(payload_.active ? payload_.left + payload_.padding : 0, &limit)) {
         errno = ENOMEM;
         return -1;
     }
-    const size_t room = limit - input_end_;
+    const size_t room = std::min(limit - input_end_, most);
     const ssize_t got = stream_.receive(input_->data() + input_end_, room);
     if (got > 0) {
         received_ += static_cast<size_t>(got);
@@ -303,7 +321,7 @@ ssize_t TcpConnection::read_some(bool* full) {
     return got;
 }
 
-ssize_t TcpConnection::read_in_place(bool* full) {
+ssize_t TcpConnection::read_in_place(size_t most, bool* full) {
     size_t limit;
     bulk_expected_ = true;
     if (!prepare_buffer(payload_.padding, &limit)) {
@@ -322,12 +340,12 @@ ssize_t TcpConnection::read_in_place(bool* full) {
             payload_.dropped = true;
         } else {
             pieces[count++] = {input_->data() + tail, limit - tail};
-            for (size_t i = 0; i < count; ++i) wanted += pieces[i].iov_len;
+            wanted = cut(std::span(pieces).first(count), most, &count);
             got = stream_.receive(std::span(pieces).first(count), Tls::BufferOwner::kUsers);
         }
     }
     if (got < 0 && errno == EFAULT) drop_payload();
-    if (payload_.dropped) return is_open() ? read_some(full) : got;
+    if (payload_.dropped) return is_open() ? read_some(most, full) : got;
     if (got <= 0) return got;
     received_ += static_cast<size_t>(got);
     *full = static_cast<size_t>(got) == wanted;

@@ -208,10 +208,11 @@ bool TcpInterface::rests() {
 
 unsigned TcpInterface::progress() {
     if (attention_.empty_polls >= Attention::kRestless && rests()) return 0;
+    attention_.turn = config().turn;
     unsigned count = 0;
     if (attention_.hot != nullptr && attention_.is_answer_due && hot_polls_ > 0) {
         --hot_polls_;
-        count = attention_.hot->receive();
+        count = attention_.hot->receive(attention_.turn);
     } else {
         hot_polls_ = kHotPolls;
         count = poll();

@@ -29,6 +29,12 @@ constexpr ucs::config::Field<C> kFields[] = {
     field<&C::max_poll>("MAX_POLL", "4",
                         "Reads from one connection in one progress call, while it has more.",
                         {.least = "1"}),
+    field<&C::turn>(
+        "TURN", "inf",
+        "Bytes that one progress call reads and sends at most over all connections of "
+        "an interface; 512k take some 50 to 100 us. inf: what the kernel has and takes, "
+        "several MiB at times, which is faster within a host.",
+        {.least = "64k"}),
     field<&C::max_conn_retries>("MAX_CONN_RETRIES", "25",
                                 "How often a connection that breaks before it is agreed on is "
                                 "tried again."),

@@ -20,6 +20,7 @@ struct Config {
     bool put_enable;
     bool conn_nb;
     unsigned max_poll;
+    ucs::config::MemorySize turn;
     unsigned max_conn_retries;
     bool nodelay;
     std::optional<ucs::config::MemorySize> sndbuf;

@@ -1,25 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Which system calls progress makes: while an answer is due it reads the connection that brought
-// the last message; else, and if that message was long, it asks epoll alone.
+// Which system calls progress makes, and for how many bytes: while an answer is due it reads the
+// connection that brought the last message; else, and if that message was long, it asks epoll
+// alone.
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
+
 #include "unit/uct/tcp/tcp_world.h"
 
 namespace {
 
 unsigned reads, questions;
+size_t moved;  // bytes that the kernel took and gave
+
+ssize_t note(ssize_t bytes) {
+    if (bytes > 0) moved += static_cast<size_t>(bytes);
+    return bytes;
+}
 
 }  // namespace
 
 // The library's calls of these come here first.
 extern "C" ssize_t recv(int socket, void* buffer, size_t length, int flags) {
     ++reads;
-    return recvfrom(socket, buffer, length, flags, nullptr, nullptr);
+    return note(recvfrom(socket, buffer, length, flags, nullptr, nullptr));
+}
+
+extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
+    return note(syscall(SYS_recvmsg, socket, message, flags));
+}
+
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+    return note(syscall(SYS_sendmsg, socket, message, flags));
 }
 
 extern "C" int epoll_wait(int set, epoll_event* events, int most, int milliseconds) {
@@ -92,6 +110,66 @@ TEST_F(TcpPolling, WhoseLastAnswerWasLongAsksEpoll) {
     say(there_, 8);
     EXPECT_EQ(direct_looks(), 8u);
 }
+
+// Of 32 MiB in 32 puts or gets, and as much the other way.
+class TcpTurns : public testing::TestWithParam<Settings> {};
+
+TEST_P(TcpTurns, OneProgressMovesNoMoreThanATurn) {
+    constexpr size_t kPiece = 1 << 20, kPieces = 32, kTurn = 256 << 10;
+    for (const bool is_put : {true, false}) {
+        TcpWorld world(2, with({{"TCP_TURN", "256k"}}, GetParam()));
+        Endpoint* const endpoints[] = {&world.connect(0, 1), &world.connect(1, 0)};
+        const auto text = [](size_t from) { return static_cast<char>('a' + from); };
+        std::vector<std::unique_ptr<Buffer>> near, far;
+        std::vector<std::unique_ptr<Once>> ends;
+        for (size_t from = 0; from < 2; ++from) {
+            Peer &here = world.peer(from), &there = world.peer(1 - from);
+            near.push_back(std::make_unique<Buffer>(here, kPiece * kPieces, text(from)));
+            far.push_back(std::make_unique<Buffer>(there, kPiece * kPieces, '.'));
+            const RemoteKey key = far.back()->key_for(here);
+            for (size_t at = 0; at < kPiece * kPieces; at += kPiece) {
+                const Iov iov = near.back()->iov(at, kPiece);
+                ends.push_back(std::make_unique<Once>());
+                const uint64_t address = far.back()->address() + at;
+                const auto post = [&] {
+                    return is_put
+                               ? endpoints[from]->put_zcopy({&iov, 1}, address, key, &*ends.back())
+                               : endpoints[from]->get_zcopy({&iov, 1}, address, key, &*ends.back());
+                };
+                ucs_status_t status = post();
+                for (int i = 0; status == UCS_ERR_NO_RESOURCE && i < 20000; ++i) {
+                    world.progress();
+                    status = post();
+                }
+                ASSERT_TRUE(status == UCS_INPROGRESS || status == UCS_OK);
+                if (status == UCS_OK) ends.pop_back();
+            }
+        }
+        size_t most = 0, all = 0;
+        const auto is_over = [&] {
+            return std::ranges::all_of(ends, [](const auto& end) { return end->calls != 0; });
+        };
+        for (int calls = 0; !is_over() && calls < 1000000; ++calls) {
+            moved = 0;
+            world.peer(static_cast<size_t>(calls % 2)).interface->progress();
+            most = std::max(most, moved);
+            all += moved;
+        }
+        ASSERT_TRUE(is_over());
+        for (size_t from = 0; from < 2; ++from) EXPECT_EQ(flush(world, *endpoints[from]), UCS_OK);
+        for (size_t from = 0; from < 2; ++from)
+            EXPECT_EQ(near[from]->text() == far[from]->text(), true);
+        // Headers and the end of a frame come on top.
+        EXPECT_LE(most, kTurn + 1024);
+        EXPECT_GT(all, 4 * kPiece);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, TcpTurns,
+                         testing::Values(Settings{}, Settings{{"TCP_CONNECTIONS", "4"}},
+                                         Settings{{"TCP_SEND_AHEAD", "inf"},
+                                                  {"TCP_SNDBUF", "8m"},
+                                                  {"TCP_RCVBUF", "8m"}}));
 
 }  // namespace
 }  // namespace uct::test
