@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "softhca/adapter/records.h"
@@ -19,9 +20,9 @@ struct alignas(64) ProcRecord {
     std::atomic<uint32_t> generation;
     std::atomic<bool> refuses_cma;  // process_vm_* into it was forbidden once
     RobustLock atomics;             // held for a remote atomic on this process's memory
-    // Its registered memory of GPUs lies between these: only its own service thread reaches it.
+    // Its registered memory of GPUs lies between this and gpu_end: only its own service thread
+    // reaches it. Both lie where records of before had no fields.
     std::atomic<uint64_t> gpu_first;
-    std::atomic<uint64_t> gpu_end;
     alignas(64) std::atomic<uint32_t> attention;  // futex: something for the service thread
     std::atomic<uint32_t> qp_failures;            // counts QPs that a peer's error moved to ERR
     alignas(64) std::atomic<uint32_t> hazards[kHazards];  // keys of regions in use right now
@@ -35,7 +36,9 @@ struct alignas(64) ProcRecord {
     uint64_t mail_compare_add;
     uint64_t mail_swap;
     std::atomic<uint64_t> bounce;  // arena offset of kBounceBytes, 0 before its first use
+    std::atomic<uint64_t> gpu_end;
 };
+static_assert(offsetof(ProcRecord, gpu_first) == 56 && offsetof(ProcRecord, gpu_end) % 64 == 56);
 
 // How many records of each sort a segment has room for.
 struct SegmentLayout {
@@ -48,7 +51,7 @@ struct SegmentLayout {
 };
 
 struct SegmentHeader {
-    static constexpr uint64_t kMagic = 0x736f667468636132;  // "softhca2"
+    static constexpr uint64_t kMagic = 0x736f667468636131;  // "softhca1"
     static constexpr int kSizeClasses = 40;
 
     std::atomic<uint64_t> magic;
