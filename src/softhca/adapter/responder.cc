@@ -297,9 +297,7 @@ Reply execute(Fabric& fabric, const Target& target, const RequestMessage& reques
         case IBV_WR_SEND:
         case IBV_WR_SEND_WITH_IMM:
         case IBV_WR_SEND_WITH_INV:
-            return Receive(fabric, target, request).run();
-        case IBV_WR_RDMA_WRITE_WITH_IMM:
-            // Behind its data, which respond() has placed.
+        case IBV_WR_RDMA_WRITE_WITH_IMM:  // respond() has placed its data
             return Receive(fabric, target, request).run();
         case IBV_WR_RDMA_WRITE:
         case IBV_WR_RDMA_READ:
