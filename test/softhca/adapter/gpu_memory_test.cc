@@ -102,6 +102,16 @@ class AdapterGpu : public ::testing::Test {
         }
         b.wire.put(false);
     }
+    // Two processes that know of each other, until the receiver has said that it is over.
+    void run_both(const std::function<void(Wire&)>& receiver,
+                  const std::function<void(Wire&)>& sender) {
+        Process a(environment(), receiver);
+        Process b(environment(), sender);
+        introduce(a, b);
+        relay(a, b);
+        a.expect_success();
+        b.expect_success();
+    }
     // In a process of its own, which may use CUDA and adapters as none has before.
     void alone(const std::function<void()>& body, const char* ways = "all") {
         Process process(environment(ways), [&](Wire&) { body(); });
@@ -158,12 +168,7 @@ TEST_F(AdapterGpu, EveryByteIsThereWhenTheImmediateIsSeen) {
             wire.put(true);
         }
     };
-    Process a(environment(), receiver);
-    Process b(environment(), sender);
-    introduce(a, b);
-    relay(a, b);
-    a.expect_success();
-    b.expect_success();
+    run_both(receiver, sender);
 }
 
 // The kind of memory at the sender and at the receiver.
@@ -223,12 +228,7 @@ TEST_P(AdapterKinds, AllKindsOfTraffic) {
         wire.put(true);
         EXPECT_FALSE(wire.get<bool>());
     };
-    Process a(environment(), receiver);
-    Process b(environment(), sender);
-    introduce(a, b);
-    relay(a, b);
-    a.expect_success();
-    b.expect_success();
+    run_both(receiver, sender);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AdapterKinds,

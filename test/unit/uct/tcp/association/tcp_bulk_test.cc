@@ -183,6 +183,12 @@ class TcpRiding : public TcpBulk {
         }
         return all;
     }
+    // All connections stand, and the peer reads nothing any more.
+    void connect_and_stop(Endpoint& endpoint) {
+        world.expect_traffic(0, 1);
+        expect_a_chain_to_work(endpoint);
+        world.peer(1).runs = false;
+    }
     std::vector<ChainPiece> small_piece() {
         return {{source.data(), kSmall, source.iov(0, kSmall).memory, target.address(),
                  target.key_for(world.peer(0))}};
@@ -228,9 +234,7 @@ class TcpRidingTogether : public TcpRiding {
 
 TEST_F(TcpRidingTogether, AFlushBehindMoreThanTheChainAsks) {
     Endpoint& endpoint = world.connect(0, 1);
-    world.expect_traffic(0, 1);
-    expect_a_chain_to_work(endpoint);
-    world.peer(1).runs = false;
+    connect_and_stop(endpoint);
     Waiter chain, flushed;
     const Iov later[] = {source.iov(kPiece, kSmall)};
     ASSERT_EQ(endpoint.put_chain(small_piece(), &chain), 1);
@@ -250,9 +254,7 @@ TEST_F(TcpRidingTogether, AFlushBehindMoreThanTheChainAsks) {
 TEST_F(TcpRiding, AFlushOutlivesTheEndpointOfTheChain) {
     Endpoint& endpoint = world.connect(0, 1);
     Endpoint& other = world.connect(0, 1);
-    world.expect_traffic(0, 1);
-    expect_a_chain_to_work(endpoint);
-    world.peer(1).runs = false;
+    connect_and_stop(endpoint);
     Waiter chain, flushed;
     ASSERT_EQ(endpoint.put_chain(small_piece(), &chain), 1);
     ASSERT_EQ(other.flush(&flushed), UCS_INPROGRESS);
