@@ -49,6 +49,11 @@ constexpr ucs::config::Field<C> kFields[] = {
         "of what it can send: few, so that they are still in the cache when "
         "they are sent. inf: what the socket's buffer holds. auto: inf where both "
         "ends have the same address, else 128k."),
+    field<&C::congestion>("CONGESTION", "auto",
+                          "Congestion control of connections: a name of those that "
+                          "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists. system: the "
+                          "system's. auto: reno on the loopback, where nothing is congested and "
+                          "the pacing of bbr costs a third of the rate, else the system's."),
     field<&C::port_range>("PORT_RANGE", "0",
                           "Ports that a listener may take, tried from a random one of them on. 0: "
                           "any free port."),

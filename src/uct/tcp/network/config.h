@@ -26,6 +26,7 @@ struct Config {
     std::optional<ucs::config::MemorySize> sndbuf;
     std::optional<ucs::config::MemorySize> rcvbuf;
     std::optional<ucs::config::MemorySize> send_ahead;
+    std::string congestion;
     ucs::config::Range<uint16_t> port_range;
     size_t max_num_eps;
     std::vector<std::string> af_prio;

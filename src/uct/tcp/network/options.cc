@@ -26,6 +26,8 @@ void set(const Socket& socket, int level, int option, int value, const char* nam
 // What newer kernels (6.15) know and older headers do not.
 constexpr int kRtoMax = 44;  // TCP_RTO_MAX_MS
 
+const std::string kOfSystem = "system", kWithinHost = "reno";
+
 bool ask(const Socket& socket, tcp_info* info) {
     socklen_t length = sizeof(*info);
     return getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, info, &length) == 0;
@@ -74,6 +76,20 @@ void set_buffers(Socket& socket, const Config& config) {
     }
 }
 
+// Before a connection stands: packets that bbr has begun to space stay spaced.
+// @return false, with errno, if the kernel refuses it
+bool set_congestion_control(const Socket& socket, const NetworkDevice& device,
+                            const Config& config) {
+    // Nothing is congested within a host, where spaced packets only wait. Every kernel has reno,
+    // and allows it to everybody.
+    const std::string& name = config.congestion != "auto" ? config.congestion
+                              : device.loopback           ? kWithinHost
+                                                          : kOfSystem;
+    return name == kOfSystem ||
+           setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                      static_cast<socklen_t>(name.size())) == 0;
+}
+
 }  // namespace
 
 ucs::Duration user_timeout(const Config& config) {
@@ -118,7 +134,14 @@ Socket open_listener(const NetworkDevice& device, const Config& config, uint64_t
         const auto wanted = static_cast<uint16_t>(first + (start + i) % count);
         Socket listener;
         const bool is_open = Socket::open(device.address.family(), &listener) == UCS_OK;
-        if (is_open) set_buffers(listener, config);  // connections inherit them
+        if (is_open) set_buffers(listener, config);  // connections inherit all of this
+        if (is_open && !set_congestion_control(listener, device, config)) {
+            *error = fmt::format(
+                "UCX_TCP_CONGESTION={}: {}; what this host allows is in "
+                "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+                config.congestion, std::strerror(errno));
+            return {};
+        }
         const SocketAddress address(device.address, wanted, device.index);
         if (is_open && listener.bind(address, Socket::Reuse::kNo) == UCS_OK &&
             listener.listen() == UCS_OK) {
@@ -145,6 +168,7 @@ Socket start_connect(const NetworkDevice& device, const SocketAddress& to, bool 
         return {};
     }
     set_buffers(made, config);
+    set_congestion_control(made, device, config);  // a listener has tried it
     tune(made, config);
     // Ports are chosen when connecting, so that many connections may share one.
     set(made, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT");

@@ -29,22 +29,33 @@ TEST(TcpListeners, ATakenPortIsPassedOver) {
     second.expect_traffic(0, 1);
 }
 
-TEST(TcpListeners, WithoutAFreePortTheErrorSaysWhatToDo) {
-    TcpWorld world(1);
+// Whether an interface with that setting cannot be opened, and the error names what `hint` says.
+bool is_refused(TcpWorld& world, const char* variable, const std::string& value,
+                const char* hint) {
     ucs::LogCapture log(ucs::LogLevel::kError);
     std::unique_ptr<MemoryDomain> domain;
-    ASSERT_EQ(tcp::component().open_domain("lo", &domain), UCS_OK);
+    EXPECT_EQ(tcp::component().open_domain("lo", &domain), UCS_OK);
     ucs::config::Source source;
     std::string error;
-    ASSERT_EQ(source.modify("TCP_PORT_RANGE", std::to_string(world.listener(0).port), error),
-              UCS_OK);
+    EXPECT_EQ(source.modify(variable, value, error), UCS_OK) << error;
     ucs::Random random(1);
     AmTable table;
     const InterfaceParams params{world.clock, random, table, [](void*, Endpoint*, ucs_status_t) {},
                                  nullptr,     1,      1,     &source};
     std::unique_ptr<Interface> interface;
-    EXPECT_LT(domain->open_interface("tcp", params, &interface), 0);
-    EXPECT_TRUE(log.contains("UCX_TCP_PORT_RANGE"));
+    return domain->open_interface("tcp", params, &interface) < 0 && log.contains(hint);
+}
+
+TEST(TcpListeners, WithoutAFreePortTheErrorSaysWhatToDo) {
+    TcpWorld world(1);
+    const std::string taken = std::to_string(world.listener(0).port);
+    EXPECT_TRUE(is_refused(world, "TCP_PORT_RANGE", taken, "UCX_TCP_PORT_RANGE"));
+}
+
+TEST(TcpListeners, CongestionControlThatTheKernelLacksIsRefused) {
+    TcpWorld world(1);
+    EXPECT_TRUE(is_refused(world, "TCP_CONGESTION", "none-such", "UCX_TCP_CONGESTION=none-such"));
+    EXPECT_TRUE(is_refused(world, "TCP_CONGESTION", "none-such", "tcp_allowed_congestion_control"));
 }
 
 TEST(TcpListeners, DifferentMessageSizesAreFoundOutWhenConnecting) {

@@ -2,12 +2,16 @@
 
 // Settings of TCP do what they say.
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -237,6 +241,31 @@ TEST(TcpKnobs, SendAheadBoundsWhatTheKernelTakes) {
     // Both ends are of this host.
     EXPECT_GT(taken_ahead("auto"), many / 2);
     EXPECT_LT(taken_ahead("128k"), many / 2);
+}
+
+// What the connections of two peers use, each name once: both ends of all, over the loopback.
+std::set<std::string> congestion_controls(const std::string& setting) {
+    TcpWorld world(2, {{"TCP_CONGESTION", setting}});
+    world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    std::set<std::string> names;
+    for (const size_t side : {0, 1}) {
+        for (const int socket : world.tcp(side).sockets(1 - side)) {
+            char name[16] = {};
+            socklen_t length = sizeof(name);
+            EXPECT_EQ(getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);
+            names.insert(name);
+        }
+    }
+    return names;
+}
+
+TEST(TcpKnobs, CongestionControlIsRenoWithinAHost) {
+    std::string systems;
+    std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> systems;
+    EXPECT_EQ(congestion_controls("auto"), std::set<std::string>{"reno"});
+    EXPECT_EQ(congestion_controls("system"), std::set<std::string>{systems});
+    EXPECT_EQ(congestion_controls(systems), std::set<std::string>{systems});
 }
 
 }  // namespace
