@@ -2,6 +2,11 @@
 # The Spack recipe; `contrib/package spack` fills in version, checksum and place of a release.
 from spack.package import *
 
+try:
+    from spack_repo.builtin.build_systems.autotools import AutotoolsPackage
+except ImportError:
+    pass  # before Spack 1.0 spack.package has it
+
 
 class Swiftlane(AutotoolsPackage):
     """Communication library with UCX's interface and dynamic lanes."""

@@ -203,7 +203,7 @@ TEST(GuestsOfTheHost, HaveNoDedicatedLanes) {
 class Hostile {
   public:
     Hostile(Cluster& cluster, Server& server)
-        : cluster_(cluster), server_(server), socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+        : cluster_(cluster), socket_(socket(AF_INET, SOCK_STREAM, 0)) {
         EXPECT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&server.address),
                             sizeof(sockaddr_in)),
                   0);
@@ -246,7 +246,6 @@ class Hostile {
     }
 
     Cluster& cluster_;
-    Server& server_;
     int socket_;
     std::vector<std::byte> heard_;
 };
