@@ -85,9 +85,8 @@ bool set_congestion_control(const Socket& socket, const NetworkDevice& device,
     const std::string& name = config.congestion != "auto" ? config.congestion
                               : device.loopback           ? kWithinHost
                                                           : kOfSystem;
-    return name == kOfSystem ||
-           setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
-                      static_cast<socklen_t>(name.size())) == 0;
+    return name == kOfSystem || setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_CONGESTION,
+                                           name.data(), static_cast<socklen_t>(name.size())) == 0;
 }
 
 }  // namespace

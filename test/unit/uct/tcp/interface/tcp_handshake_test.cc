@@ -30,8 +30,7 @@ TEST(TcpListeners, ATakenPortIsPassedOver) {
 }
 
 // Whether an interface with that setting cannot be opened, and the error names what `hint` says.
-bool is_refused(TcpWorld& world, const char* variable, const std::string& value,
-                const char* hint) {
+bool is_refused(TcpWorld& world, const char* variable, const std::string& value, const char* hint) {
     ucs::LogCapture log(ucs::LogLevel::kError);
     std::unique_ptr<MemoryDomain> domain;
     EXPECT_EQ(tcp::component().open_domain("lo", &domain), UCS_OK);
