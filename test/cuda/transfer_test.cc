@@ -425,38 +425,129 @@ TEST_F(ByAdapterTest, WhatIsRefusedIsStaged) {
     cuda_test::set_faults("");
 }
 
-// Where the target's processor acts, what it cannot read of its device is an error of the get.
-TEST_F(TransferTest, AGetThatTheTargetCannotReadFails) {
-    if (cuda_test::is_real()) GTEST_SKIP() << "by injected faults";
-    if (!is_over("tcp")) GTEST_SKIP() << "the target's processor acts over tcp";
-    Side target;
-    ucp_ep_h to = first->connect(target.address());
-    const auto finish = [&](ucs_status_ptr_t operation) {
+// Puts and gets that the target's processor carries out.
+class ByProcessorTest : public TransferTest {
+  protected:
+    void SetUp() override {
+        TransferTest::SetUp();
+        if (cuda_test::is_real()) GTEST_SKIP() << "by injected faults and counted calls";
+        if (!is_over("tcp")) GTEST_SKIP() << "the target's processor acts over tcp";
+        target = std::make_unique<Side>();
+        to = first->connect(target->address());
+    }
+    void TearDown() override {
+        if (to != nullptr) (void)finish(ucp_ep_close_nbx(to, &plain));
+    }
+
+    void progress_both() const {
+        progress();
+        ucp_worker_progress(target->worker);
+    }
+    ucs_status_t finish(ucs_status_ptr_t operation) const {
         ucs_status_t status =
             UCS_PTR_IS_PTR(operation) ? UCS_INPROGRESS : UCS_PTR_RAW_STATUS(operation);
         while (status == UCS_INPROGRESS) {
-            progress();
-            ucp_worker_progress(target.worker);
+            progress_both();
             status = ucp_request_check_status(operation);
         }
         if (UCS_PTR_IS_PTR(operation)) ucp_request_free(operation);
         return status;
-    };
-    constexpr size_t kLength = 1'000'000;
+    }
+    ucs_status_t put(const Buffer& from, const Buffer& there_, ucp_rkey_h key) const {
+        const ucs_status_t status =
+            finish(ucp_put_nbx(to, from.data(), from.length(), place(there_), key, &plain));
+        return status != UCS_OK ? status : finish(ucp_ep_flush_nbx(to, &plain));
+    }
+    void connect_anew() {
+        (void)finish(ucp_ep_close_nbx(to, &by_force));
+        to = first->connect(target->address());
+    }
+    // Of a put into the device of so many bytes, each of which the device gets, and once.
+    uint64_t copies_of_a_put(uint32_t seed) const {
+        Buffer source(Kind::kHeap, kLength), there_(Kind::kDevice, kLength);
+        const Mapped mapped(*target, to, there_.data(), kLength);
+        source.fill(seed);
+        const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+        EXPECT_EQ(put(source, there_, mapped.key), UCS_OK);
+        const uint64_t copies = cuda_test::calls_of("cuMemcpyAsync") - before;
+        EXPECT_TRUE(there_.holds(seed));
+        return copies;
+    }
+
+    static constexpr size_t kLength = 1'000'000;
+    // One for each 64 KiB or so; there is one for each message where no staging memory is left.
+    static constexpr uint64_t kFew = 24;
+
+    std::unique_ptr<Side> target;
+    ucp_ep_h to = nullptr;
+    const ucp_request_param_t by_force = [] {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        return params;
+    }();
+};
+
+// What it cannot read of its device is an error of the get.
+TEST_F(ByProcessorTest, AGetThatTheTargetCannotReadFails) {
     Buffer source(Kind::kDevice, kLength), mine(Kind::kHeap, kLength);
     source.fill(1);
-    {
-        const Mapped mapped(target, to, source.data(), kLength);
-        EXPECT_EQ(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
-                  UCS_OK);
-        EXPECT_TRUE(mine.holds(1));
-        // In the middle: of several copies the third.
+    const Mapped mapped(*target, to, source.data(), kLength);
+    EXPECT_EQ(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+              UCS_OK);
+    EXPECT_TRUE(mine.holds(1));
+    // In the middle: of several copies the third.
+    cuda_test::set_faults("cuMemcpyAsync:1@3");
+    EXPECT_NE(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+              UCS_OK);
+    cuda_test::set_faults("");
+}
+
+TEST_F(ByProcessorTest, APutIsNotCopiedMessageByMessage) {
+    EXPECT_LT(copies_of_a_put(1), kFew);
+}
+
+// Each time what it holds is given back: the last put has staging memory.
+TEST_F(ByProcessorTest, APutThatTheTargetCannotWriteFails) {
+    Buffer source(Kind::kHeap, kLength), there_(Kind::kDevice, kLength);
+    for (int round = 0; round < 40; ++round) {
+        const Mapped mapped(*target, to, there_.data(), kLength);
         cuda_test::set_faults("cuMemcpyAsync:1@3");
-        EXPECT_NE(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
-                  UCS_OK);
+        EXPECT_NE(put(source, there_, mapped.key), UCS_OK);
         cuda_test::set_faults("");
+        connect_anew();
     }
-    (void)finish(ucp_ep_close_nbx(to, &plain));
+    EXPECT_LT(copies_of_a_put(2), kFew);
+}
+
+// Of an initiator that goes in the middle of a put.
+TEST_F(ByProcessorTest, PutsOfInitiatorsThatGoAreForgotten) {
+    for (int round = 0; round < 40; ++round) {
+        Buffer source(Kind::kHeap, kLength);
+        Buffer there_(Kind::kDevice, kLength);
+        {
+            Side initiator;
+            ucp_ep_h its = initiator.connect(target->address());
+            const Mapped mapped(*target, its, there_.data(), kLength);
+            const auto both = [&] {
+                ucp_worker_progress(initiator.worker);
+                ucp_worker_progress(target->worker);
+            };
+            const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+            ucs_status_ptr_t operation =
+                ucp_put_nbx(its, source.data(), kLength, place(there_), mapped.key, &plain);
+            while (cuda_test::calls_of("cuMemcpyAsync") == before) both();
+            if (UCS_PTR_IS_PTR(operation)) ucp_request_free(operation);
+            ucs_status_ptr_t close = ucp_ep_close_nbx(its, &by_force);
+            while (UCS_PTR_IS_PTR(close) && ucp_request_check_status(close) == UCS_INPROGRESS)
+                both();
+            if (UCS_PTR_IS_PTR(close)) ucp_request_free(close);
+            // Before its end the memory is taken back, or after it.
+            for (int i = 0; round % 2 != 0 && i < 200; ++i) both();
+        }
+        for (int i = 0; i < 200; ++i) ucp_worker_progress(target->worker);
+    }
+    EXPECT_LT(copies_of_a_put(3), kFew);
 }
 
 TEST_F(TransferTest, PiecesOfSeveralKinds) {

@@ -41,6 +41,8 @@ class StagedCopy {
     virtual ucs_status_t write(size_t offset, const void* from, size_t length) = 0;
     // Waits until all is written, and ends the copy. Once, after the last part.
     virtual ucs_status_t finish() = 0;
+    // Ends the copy early: drops what the device was not given yet, and waits for what it was.
+    virtual void abandon() = 0;
 
   protected:
     ~StagedCopy() = default;

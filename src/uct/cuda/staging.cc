@@ -298,6 +298,11 @@ void StagedTransfer::release(Window& window) {
     window = {};
 }
 
+void StagedTransfer::abandon() {
+    pending_ = 0;
+    (void)finish();
+}
+
 ucs_status_t StagedTransfer::finish() {
     (void)flush();
     ucs_status_t status = status_;

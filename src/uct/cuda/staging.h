@@ -58,6 +58,7 @@ class StagedTransfer final : public ucs::StagedCopy {
     ucs_status_t read(size_t offset, void* to, size_t length) override;
     ucs_status_t write(size_t offset, const void* from, size_t length) override;
     ucs_status_t finish() override;
+    void abandon() override;
 
   private:
     // So many bytes are handed to the device together, when they come in small parts.

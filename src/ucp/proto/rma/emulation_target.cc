@@ -44,15 +44,42 @@ ucs_status_t on_request(void* arg, void* data, size_t length, uct::ReceiveDescri
     return UCS_OK;
 }
 
+void put_failed(OneSided& owner, const StagedPuts::Name& put, ucs_status_t status) {
+    owner.refused = {put.from, put.request};
+    ucs::log_warn("a put of worker {:016x} into a device's memory failed: {}", put.from,
+                  ucs_status_string(status));
+    answer(owner, put.from, put.request, status);
+}
+
+ucs_status_t write_to_device(OneSided& owner, ucs::MemoryDetector& device, const EmulatedPut& put,
+                             Payload payload) {
+    StagedPuts& staged = owner.staged_puts;
+    if (staged.is_full() && !put.is_last) {
+        const StagedPuts::Put oldest = staged.oldest();
+        const bool has_memory =
+            find_memory(owner, oldest.to, oldest.length, UCP_MEM_MAP_PROT_REMOTE_WRITE) != nullptr;
+        const ucs_status_t status = staged.end(oldest.name, has_memory);
+        if (status != UCS_OK) put_failed(owner, oldest.name, status);
+    }
+    return staged.write(device, put, payload);
+}
+
 void serve_put(OneSided& owner, const EmulatedPut& put, Payload payload) {
     // Further pieces of one that was refused need no answer, and no line each.
     if (owner.refused.is(put.from, put.request)) return;
     if (!payload.empty()) {
         void* target = find_memory(owner, put.to, payload.size(), UCP_MEM_MAP_PROT_REMOTE_WRITE);
-        if (target == nullptr || copy_memory(target, payload.data(), payload.size()) != UCS_OK) {
+        if (target == nullptr) {
+            (void)owner.staged_puts.end({put.from, put.request}, false);
             owner.refused = {put.from, put.request};
-            refuse(owner, put.from, put.request);
-            return;
+            return refuse(owner, put.from, put.request);
+        }
+        ucs::MemoryDetector* const device = device_of(target, payload.size());
+        if (device == nullptr) [[likely]] {
+            std::memcpy(target, payload.data(), payload.size());
+        } else if (const ucs_status_t status = write_to_device(owner, *device, put, payload);
+                   status != UCS_OK) {
+            return put_failed(owner, {put.from, put.request}, status);
         }
     }
     if (put.is_last) answer(owner, put.from, put.request, UCS_OK);

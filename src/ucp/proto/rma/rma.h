@@ -12,6 +12,7 @@
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/rma/staged_puts.h"
 #include "ucp/proto/rndv/direct.h"
 #include "ucs/memory/detector.h"
 
@@ -103,6 +104,7 @@ class OneSided {
     ucp::bulk::Engine& bulk;
     DirectPath& direct;
 
+    StagedPuts staged_puts;
     // The emulated put that was refused last.
     struct RefusedPut {
         uint64_t from = 0;  // uuid; 0: none
