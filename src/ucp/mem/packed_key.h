@@ -47,7 +47,7 @@ inline constexpr size_t kMaxPackedKey = 16384;
 inline constexpr size_t kAnonymousKey = 9;
 
 // Of a key's bytes behind the field. Against accidents, not against intent; word by word, since
-// each announcement of a message carries a key.
+// a message whose sender is to write it takes a key.
 uint32_t key_checksum(std::span<const std::byte> bytes);
 
 // A remote key's bytes that have been checked: header and entries are consistent and in bounds.
