@@ -196,7 +196,7 @@ TEST(LearningAmongOthers, IsLeftToTheTableOverANetwork) {
         EXPECT_EQ(exchange.learned(0).ways_of(load, kLength), nullptr);
 }
 
-TEST(NoLearning, IsTheDefault) {
+TEST(NoLearning, IsTheDefaultOnAVirtualClock) {
     Exchange exchange(quiet_config(), 1);
     EXPECT_EQ(unwrap(exchange.cluster().endpoint(0, 1)).learned(), nullptr);
 }

@@ -71,14 +71,18 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::rndv_scheme>("RNDV_SCHEME", "auto",
                                 "How announced messages travel: the receiver reads them, the "
                                 "sender writes them, or they go as active messages."),
-    field<&Config::costs>("COSTS", "measured",
-                          "What protocols are chosen by, beside what transports say: measured: "
-                          "copies by the system are timed once, in less than a millisecond; "
-                          "keep: the same, kept for later jobs below ~/.cache/swiftlane; "
-                          "learn: the same, and whether long messages are announced follows from "
-                          "what they have turned out to cost; "
-                          "fixed: constants, the same on every machine; /path: those of a file "
-                          "that was kept."),
+    field<&Config::costs>(
+        "COSTS", "adapt",
+        "What protocols are chosen by, beside what transports say: measured: "
+        "copies by the system are timed once, in less than a millisecond; "
+        "adapt: the same, and whether a long message within a host that is alone "
+        "is announced follows from what such messages of this process have "
+        "turned out to cost; "
+        "keep: as measured, kept for later jobs below ~/.cache/swiftlane; "
+        "learn: the same, and whether long messages are announced, alone or among "
+        "others, follows from what they have turned out to cost; "
+        "fixed: constants, the same on every machine; /path: those of a file "
+        "that was kept."),
     field<&Config::shows_protocols>("PROTO_INFO", "n",
                                     "Print by which protocol operations of which length go, and "
                                     "why, once for endpoints alike."),

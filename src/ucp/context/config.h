@@ -19,12 +19,13 @@ enum class RndvScheme : uint8_t { kAuto, kGet, kPut, kAm };
 enum class CostSource : uint8_t {
     kFixed,
     kMeasured,
+    kAdapted,  // the same, and what messages within a host that are alone turn out to take
     kKept,     // measured once, and kept in the user's cache folder
     kLearned,  // the same, and what messages turn out to take
     kFile,
 };
 struct CostChoice {
-    CostChoice(CostSource from = CostSource::kMeasured)
+    CostChoice(CostSource from = CostSource::kAdapted)
         : source(from) {}  // NOLINT(google-explicit-constructor)
 
     CostSource source;
@@ -149,9 +150,8 @@ struct EnumNames<ucp::RndvScheme> {
 template <>
 struct EnumNames<ucp::CostSource> {
     static constexpr EnumName<ucp::CostSource> kNames[] = {
-        {"fixed", ucp::CostSource::kFixed},
-        {"measured", ucp::CostSource::kMeasured},
-        {"keep", ucp::CostSource::kKept},
+        {"fixed", ucp::CostSource::kFixed},   {"measured", ucp::CostSource::kMeasured},
+        {"adapt", ucp::CostSource::kAdapted}, {"keep", ucp::CostSource::kKept},
         {"learn", ucp::CostSource::kLearned},
     };
 };

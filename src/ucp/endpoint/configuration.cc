@@ -92,12 +92,14 @@ std::optional<LearnedLane> EndpointConfiguration::learned_over(
     // What goes to oneself is sent and received in one step.
     if (rules_.learned == nullptr || lanes.device_type == uct::DeviceType::kSelf)
         return std::nullopt;
+    if (rules_.learns_alone_only && lanes.device_type != uct::DeviceType::kSharedMemory)
+        return std::nullopt;
     LearnedLane learned{.costs = &rules_.learned->of(lane_name(interface)),
                         .is_within_host = lanes.device_type == uct::DeviceType::kSharedMemory,
                         .ways = {}};
     for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
         // Among others it is the wires of a network that count, which nobody's work tells of.
-        if (load != Load::kAlone && !learned.is_within_host) continue;
+        if (load != Load::kAlone && (!learned.is_within_host || rules_.learns_alone_only)) continue;
         learned.ways[static_cast<size_t>(load)] =
             select::ways(lanes, rules_.costs, rules_.thresholds, select::Operation::kTag,
                          select::situation_of(load));
@@ -107,7 +109,8 @@ std::optional<LearnedLane> EndpointConfiguration::learned_over(
 
 std::optional<double> EndpointConfiguration::measured_saving() const {
     using select::LearnedCosts;
-    if (!scalable_learned_ || !dedicated_learned_) return std::nullopt;
+    // Of messages that are alone there are few where a lane is worth much.
+    if (!scalable_learned_ || !dedicated_learned_ || rules_.learns_alone_only) return std::nullopt;
     double sum = 0, messages = 0;
     for (const select::Load load :
          {select::Load::kAlone, select::Load::kOneWay, select::Load::kBothWays}) {

@@ -77,6 +77,7 @@ struct SelectionRules {
     size_t slice = 65536;                    // UCX_BULK_SLICE_SIZE, in bytes
     bool is_shown = false;                   // UCX_PROTO_INFO
     select::LearnedBook* learned = nullptr;  // null: nothing is learned
+    bool learns_alone_only = false;          // of messages within a host that are alone
 };
 
 // What is learned of tagged messages over one lane.

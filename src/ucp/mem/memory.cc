@@ -46,6 +46,11 @@ void bring_in(void* address, size_t length) {
 #endif
 }
 
+// Does it take long to register memory with the domain?
+bool pins_pages(const Domain& domain) {
+    return domain.memory->attributes().register_per_byte > 0;
+}
+
 bool is_known(ucs_memory_type_t type) {
     return type == UCS_MEMORY_TYPE_HOST || type == UCS_MEMORY_TYPE_UNKNOWN ||
            (type < UCS_MEMORY_TYPE_LAST && ucs::MemoryDetectors::of_type(type) != nullptr);
@@ -155,9 +160,13 @@ ucs_status_t Memory::create_on_demand(DomainSet& domains, void* address, size_t 
         // Nobody tells when memory of a device is freed.
         RegistrationCache* const cache =
             type == UCS_MEMORY_TYPE_HOST ? domains.registrations() : nullptr;
-        if (cache != nullptr && !uct::allows(rights, uct::PeerRights::kWrite))
-            memory->cached_ = cache->get(address, length);
-        if (rights != uct::PeerRights::kNone) memory->region_ = domains.regions().add(*memory);
+        const bool may_be_kept =
+            rights == uct::PeerRights::kNone ||
+            (rights == uct::PeerRights::kRead && std::ranges::any_of(domains.list(), pins_pages));
+        if (cache != nullptr && may_be_kept) memory->cached_ = cache->get(address, length);
+        // What is only read is announced by the entries of its key: nobody can name it.
+        if (uct::allows(rights, uct::PeerRights::kWrite))
+            memory->region_ = domains.regions().add(*memory);
     }
     *result = memory;
     return UCS_OK;
@@ -177,11 +186,11 @@ uct::PeerRights Memory::rights() const {
 }
 
 bool Memory::may_be_cached(unsigned domain) const {
-    return rights() == uct::PeerRights::kNone ||
-           domains_[domain].memory->attributes().register_per_byte > 0;
+    return rights() == uct::PeerRights::kNone || pins_pages(domains_[domain]);
 }
 
 uct::MemoryHandle* Memory::registered(unsigned domain) const {
+    if (domain == first_domain_) return first_handle_;
     if (!handles_.empty() && handles_[domain] != nullptr) return handles_[domain];
     return cached_ != nullptr && may_be_cached(domain) ? cached_->find(domain, rights()) : nullptr;
 }
@@ -215,7 +224,8 @@ ucs_status_t Memory::call_register(uct::MemoryDomain& domain, uct::MemoryHandle*
 uct::MemoryHandle* Memory::register_alone(unsigned domain) const {
     uct::MemoryDomain& memory = *domains_[domain].memory;
     if (!may_register(memory)) return nullptr;
-    if (handles_.empty()) {
+    const bool is_first = handles_.empty() && first_handle_ == nullptr;
+    if (handles_.empty() && !is_first) {
         try {
             handles_.assign(domains_.size(), nullptr);
         } catch (const std::bad_alloc&) {
@@ -224,7 +234,9 @@ uct::MemoryHandle* Memory::register_alone(unsigned domain) const {
     }
     uct::MemoryHandle* handle = nullptr;
     if (call_register(memory, &handle) != UCS_OK) return nullptr;
-    return handles_[domain] = handle;
+    if (!is_first) return handles_[domain] = handle;
+    first_domain_ = domain;
+    return first_handle_ = handle;
 }
 
 ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, size_t length) {
@@ -296,7 +308,8 @@ ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
 
 void Memory::release() {
     DomainLock lock(domains_);
-    domains_.regions().remove(region_);
+    if (region_ != 0) domains_.regions().remove(region_);
+    if (first_handle_ != nullptr) domains_[first_domain_].memory->deregister_memory(first_handle_);
     for (size_t i = 0; i < handles_.size(); ++i) {
         if (handles_[i] != nullptr) domains_[i].memory->deregister_memory(handles_[i]);
     }

@@ -26,7 +26,8 @@ struct CachedRegion;
 // pages, which stay registered for the next operation or handle. And so does what peers may only
 // read for the length of an operation, where registering pins pages and takes long; there the key
 // is good for reading the pages until they leave the cache. While memory with rights lives, the
-// context's AccessTable names it, so that emulated remote accesses are checked against it.
+// context's AccessTable names it, so that emulated remote accesses are checked against it; not what
+// is registered on demand to be read, since no key with a name goes to anybody.
 //
 // Thread rule: what registers takes the context's lock; one thread at a time asks a buffer for
 // handles; the rest is constant.
@@ -107,8 +108,12 @@ class Memory {
     CachedRegion* cached_ = nullptr;  // we are one of its users
     bool is_on_demand_ = false;
     bool is_distrusted_ = false;
-    mutable unsigned refused_ = ~0u;                   // a domain that is not asked again
-    mutable std::vector<uct::MemoryHandle*> handles_;  // our own; empty or one for each domain
+    mutable unsigned refused_ = ~0u;  // a domain that is not asked again
+    // Our own registrations: the first on demand, which is mostly the only one, and one for each
+    // domain, or none.
+    mutable unsigned first_domain_ = ~0u;
+    mutable uct::MemoryHandle* first_handle_ = nullptr;
+    mutable std::vector<uct::MemoryHandle*> handles_;
 };
 
 // A registration with one domain for the length of one operation.

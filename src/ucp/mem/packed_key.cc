@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
@@ -40,6 +41,28 @@ void for_each_key(const Memory& memory, Function function) {
     }
 }
 
+std::byte* pack_entry(const Memory& memory, unsigned index, const Domain& domain, size_t length,
+                      std::byte* out) {
+    const PackedKeyEntry entry{static_cast<uint8_t>(index), static_cast<uint8_t>(length),
+                               domain.kind};
+    std::memcpy(out, &entry, sizeof(entry));
+    domain.memory->pack_remote_key(memory.registered(index), {out + sizeof(entry), length});
+    return out + sizeof(entry) + length;
+}
+
+// Nothing: the bytes are something else.
+std::optional<unsigned> count_entries(std::span<const std::byte> bytes) {
+    unsigned count = 0;
+    for (; !bytes.empty(); ++count) {
+        PackedKeyEntry entry;
+        if (bytes.size() < sizeof(entry)) return {};
+        std::memcpy(&entry, bytes.data(), sizeof(entry));
+        if (entry.length == 0 || bytes.size() - sizeof(entry) < entry.length) return {};
+        bytes = bytes.subspan(sizeof(entry) + entry.length);
+    }
+    return count;
+}
+
 bool describe(const Memory& memory, ucs::MemoryExport& description) {
     return memory.type() != UCS_MEMORY_TYPE_HOST && memory.rights() == uct::PeerRights::kAll &&
            ucs::MemoryDetectors::export_memory(memory.address(), memory.length(), description);
@@ -68,11 +91,7 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
     header.length = memory.length();
     std::byte* out = bytes.data() + sizeof(header);
     for_each_key(memory, [&](unsigned index, Domain& domain, size_t length) {
-        const PackedKeyEntry entry{static_cast<uint8_t>(index), static_cast<uint8_t>(length),
-                                   domain.kind};
-        std::memcpy(out, &entry, sizeof(entry));
-        domain.memory->pack_remote_key(memory.registered(index), {out + sizeof(entry), length});
-        out += sizeof(entry) + length;
+        out = pack_entry(memory, index, domain, length, out);
         ++header.entries;
     });
     ucs::MemoryExport description;
@@ -86,6 +105,20 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
     std::memcpy(bytes.data(), &header, sizeof(header));
     header.checksum = key_checksum(bytes.subspan(kChecked));
     std::memcpy(bytes.data(), &header, sizeof(header));
+}
+
+size_t packed_entries_size(const Memory& memory) {
+    size_t size = 0;
+    for_each_key(
+        memory, [&](unsigned, Domain&, size_t length) { size += sizeof(PackedKeyEntry) + length; });
+    return size <= kMaxPackedKey ? size : 0;
+}
+
+void pack_entries(const Memory& memory, std::span<std::byte> bytes) {
+    std::byte* out = bytes.data();
+    for_each_key(memory, [&](unsigned index, Domain& domain, size_t length) {
+        out = pack_entry(memory, index, domain, length, out);
+    });
 }
 
 ucs_status_t PackedKey::parse(const void* bytes, PackedKey* key) {
@@ -114,17 +147,21 @@ ucs_status_t PackedKey::parse(std::span<const std::byte> bytes, PackedKey* key) 
     uint64_t end = 0;
     if (__builtin_add_overflow(header.address, header.length, &end)) return UCS_ERR_INVALID_ADDR;
 
-    std::span<const std::byte> rest = bytes.subspan(sizeof(header));
-    key->entries_ = rest;
-    for (unsigned i = 0; i < header.entries; ++i) {
-        PackedKeyEntry entry;
-        if (rest.size() < sizeof(entry)) return UCS_ERR_INVALID_ADDR;
-        std::memcpy(&entry, rest.data(), sizeof(entry));
-        if (entry.length == 0 || rest.size() - sizeof(entry) < entry.length)
-            return UCS_ERR_INVALID_ADDR;
-        rest = rest.subspan(sizeof(entry) + entry.length);
-    }
-    return rest.empty() ? UCS_OK : UCS_ERR_INVALID_ADDR;
+    key->entries_ = bytes.subspan(sizeof(header));
+    return count_entries(key->entries_) == header.entries ? UCS_OK : UCS_ERR_INVALID_ADDR;
+}
+
+ucs_status_t PackedKey::parse_entries(std::span<const std::byte> bytes, uint64_t address,
+                                      uint64_t length, PackedKey* key) {
+    uint64_t end = 0;
+    if (bytes.empty() || bytes.size() > kMaxPackedKey || !count_entries(bytes) ||
+        __builtin_add_overflow(address, length, &end))
+        return UCS_ERR_INVALID_ADDR;
+    key->header_ = {};
+    key->header_.address = address;
+    key->header_.length = length;
+    key->entries_ = bytes;
+    return UCS_OK;
 }
 
 std::span<const std::byte> PackedKey::find(unsigned domain, uint32_t kind) const {

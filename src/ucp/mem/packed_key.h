@@ -47,7 +47,7 @@ inline constexpr size_t kMaxPackedKey = 16384;
 inline constexpr size_t kAnonymousKey = 9;
 
 // Of a key's bytes behind the field. Against accidents, not against intent; word by word, since
-// each announcement of a message carries a key.
+// a message whose sender is to write it takes a key.
 uint32_t key_checksum(std::span<const std::byte> bytes);
 
 // A remote key's bytes that have been checked: header and entries are consistent and in bounds.
@@ -64,6 +64,10 @@ class PackedKey {
     static ucs_status_t parse(const void* bytes, PackedKey* key);
     // @return UCS_ERR_INVALID_ADDR unless the bytes are exactly one key
     static ucs_status_t parse(std::span<const std::byte> bytes, PackedKey* key);
+    // A key's entries alone, as in an announcement, which says whose memory it is, and where.
+    // @return UCS_ERR_INVALID_ADDR unless the bytes are exactly entries, one at least
+    static ucs_status_t parse_entries(std::span<const std::byte> bytes, uint64_t address,
+                                      uint64_t length, PackedKey* key);
 
     const PackedKeyHeader& header() const { return header_; }
     // The key of a domain of the owner; empty if there is none of that kind.
@@ -77,5 +81,8 @@ class PackedKey {
 size_t packed_key_size(const Memory& memory);
 // Write packed_key_size() bytes.
 void pack_key(const Memory& memory, std::span<std::byte> bytes);
+// The same of the domains' entries alone; 0: there are none, or more than a key has.
+size_t packed_entries_size(const Memory& memory);
+void pack_entries(const Memory& memory, std::span<std::byte> bytes);
 
 }  // namespace ucp

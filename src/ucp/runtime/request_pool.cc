@@ -151,9 +151,22 @@ ucs_status_ptr_t RequestPool::end_call(Request& request, const OpParams& params)
     request.holder = Request::Holder::kProgram;
     if (!has_ended) return request.handle();
     if (params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
-        request.count = 1;
-        defer(request);
-        return request.handle();
+        void* const handle = request.handle();
+        if (is_ending_call_ || request.callback_kind != Request::CallbackKind::kTagReceive) {
+            // Also what such a callback receives in turn: the stack has its bounds.
+            request.count = 1;
+            defer(request);
+            return handle;
+        }
+        // Of a receive it is within the call: who exchanges messages often finds the one that came
+        // before its receive, and need not make progress to learn of it.
+        struct Ending {
+            explicit Ending(bool& ends) : is_ending(ends) { is_ending = true; }
+            ~Ending() { is_ending = false; }
+            bool& is_ending;
+        } const ending(is_ending_call_);
+        deliver(request);
+        return handle;
     }
     if (params.has(UCP_OP_ATTR_FIELD_RECV_INFO)) {
         if (request.callback_kind == Request::CallbackKind::kTagReceive) {

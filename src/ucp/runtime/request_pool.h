@@ -175,6 +175,7 @@ class RequestPool {
     ucs::MemoryPool memory_;
     ucs::SlotTable<Request> named_;
     RequestQueue deferred_;
+    bool is_ending_call_ = false;  // a callback runs within a call that has started its operation
     std::unordered_set<Request*> lent_;
 };
 

@@ -7,7 +7,8 @@ namespace ucp::select {
 namespace {
 
 constexpr uint32_t kAveraged = 16;  // messages, about
-// One that took so many times what was expected was held up by something else.
+// One that took so many times what was expected was held up by something else. Where one takes as
+// many times less, those before it were, as by memory that was touched for the first time.
 constexpr float kHeldUp = 1.5;
 // Of the first ones the shortest counts, and no assumption is more wrong than this.
 constexpr uint32_t kFirst = 4;
@@ -15,8 +16,10 @@ constexpr float kMostWrong = 8;
 constexpr uint8_t kLeastGap = 32;    // messages between two trials
 constexpr uint8_t kRun = 4;          // messages of a trial among others
 constexpr float kMostCredit = 0.1F;  // seconds
-// The first trial in a process has not to be earned if it is likely to take no more times as long.
-constexpr double kFirstTrial = 5;
+// The first trials in a process have not to be earned if they are likely to take no more times as
+// long. More than one: the first pays for memory that it is the first to touch.
+constexpr uint8_t kFreeTrials = 4;
+constexpr double kFirstTrial = 8;
 // Of the better way so many bytes go from one message that is timed to the next, and messages. To
 // time one takes several percent of its time, as each of its pieces is timed.
 constexpr size_t kTimedBytes = size_t{1} << 20;
@@ -111,13 +114,13 @@ LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t 
         const uint8_t run = which.load == Load::kAlone ? 1 : kRun;
         const double trial = estimate(state, ways, other, length);
         const double more = run * (trial - usually);
-        const bool is_free = !state.has_tried && trial <= kFirstTrial * usually;
+        const bool is_free = state.trials < kFreeTrials && trial <= kFirstTrial * usually;
         // A dear one waits until there is credit enough, which messages of the better way bring.
         if (is_free || more <= static_cast<double>(state.credit)) {
             if (!is_free) state.credit -= static_cast<float>(std::max(more, 0.0));
             state.since_trial = 0;
             state.left_to_try = run - 1;
-            state.has_tried = true;
+            if (state.trials < kFreeTrials) ++state.trials;
             return {other, true};
         }
     } else {
@@ -141,6 +144,10 @@ bool LearnedCosts::observe(Class which, Way way, double assumed, const MessageTi
     if (figure.learned < UINT32_MAX) ++figure.learned;
     if (figure.learned <= kFirst) {
         figure.factor = std::min(figure.factor, seen);
+        return true;
+    }
+    if (seen * kHeldUp < figure.factor) {
+        figure.factor = seen;
         return true;
     }
     const float change = std::min(seen, kHeldUp * figure.factor) - figure.factor;

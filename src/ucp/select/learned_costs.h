@@ -115,7 +115,7 @@ class LearnedCosts {
         uint8_t since_trial = 0;  // messages
         uint8_t since_timed = 0;  // messages of the better way
         uint8_t left_to_try = 0;  // of the trial that is going on
-        bool has_tried = false;   // in this process
+        uint8_t trials = 0;       // in this process, up to those that need not be earned
     };
 
     const Figure& figure(Class which, Way way) const {

@@ -19,6 +19,7 @@ select::KeptCosts costs_of(const CostChoice& choice) {
         case CostSource::kFixed:
             break;
         case CostSource::kMeasured:
+        case CostSource::kAdapted:
             return {select::CostModel::measured(), {}};
         case CostSource::kKept:
             return {select::kept_costs().model, {}};
@@ -54,7 +55,9 @@ SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
         if (!costs.learned.empty()) rules.learned = &learned;
         if (config.costs.source == CostSource::kFile) learned.pin();
     }
-    if (config.costs.source == CostSource::kLearned) rules.learned = &learned;
+    const bool adapts = config.costs.source == CostSource::kAdapted && !context.virtual_time();
+    if (config.costs.source == CostSource::kLearned || adapts) rules.learned = &learned;
+    rules.learns_alone_only = adapts;
     rules.thresholds = {
         .rendezvous = bytes(config.rndv_threshold),
         .zero_copy = bytes(config.zcopy_threshold),
@@ -85,7 +88,8 @@ LanePlanner::LanePlanner(const Context& context, const InterfaceSet& interfaces,
       uuid_(uuid),
       name_(std::move(name)),
       sharing_(sharing_of(context)),
-      learns_(context.config().costs.source == CostSource::kLearned),
+      learns_(context.config().costs.source == CostSource::kLearned ||
+              context.config().costs.source == CostSource::kAdapted),
       rules_(rules_of(context, learned_)) {}
 
 // --- the own address ---

@@ -43,10 +43,17 @@ class Inbox {
 
     const SegmentName& name() const { return segment_->name(); }
 
-    bool has_message() const {
-        const uint64_t word = slots_[next_ & mask_].control.load(std::memory_order_acquire);
-        return control::is_message(word, next_);
-    }
+    bool has_message() const { return watch().has_message(); }
+    // Where the next message will be seen, for who looks into many queues: good until one is taken.
+    struct Watch {
+        const std::atomic<uint64_t>* control;
+        uint64_t number;
+
+        bool has_message() const {
+            return control::is_message(control->load(std::memory_order_acquire), number);
+        }
+    };
+    Watch watch() const { return {&slots_[next_ & mask_].control, next_}; }
 
     // Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
     // the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It

@@ -68,7 +68,9 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
     if (status != UCS_OK) return UCS_ERR_NO_RESOURCE;
     inbox->queue->set_wake_descriptor(wake_descriptor());
     auto made = std::make_unique<RingEndpoint>(*this, *inbox);
+    watches_.reserve(inboxes_.size() + 1);
     inboxes_.push_back(std::move(inbox));
+    watches_.push_back(inboxes_.back()->queue->watch());
     *endpoint = std::move(made);
     return UCS_OK;
 }
@@ -82,13 +84,14 @@ void RingInterface::abandon(RingInbox& inbox) {
 
 // What one call copies has its limit: those that it has not looked at come first in the next.
 void RingInterface::look_first_behind(size_t index) {
-    std::rotate(inboxes_.begin(), inboxes_.begin() + static_cast<ptrdiff_t>(index) + 1,
-                inboxes_.end());
+    const auto behind = static_cast<ptrdiff_t>(index) + 1;
+    std::rotate(inboxes_.begin(), inboxes_.begin() + behind, inboxes_.end());
+    std::rotate(watches_.begin(), watches_.begin() + behind, watches_.end());
 }
 
 void RingInterface::drop_orphans() {
     has_orphans_ = false;
-    std::erase_if(inboxes_, [this](const std::unique_ptr<RingInbox>& inbox) {
+    const auto gone = std::erase_if(inboxes_, [this](const std::unique_ptr<RingInbox>& inbox) {
         if (!inbox->is_orphan) return false;
         if (inbox->queue->has_message() || inbox->queue->has_kept()) {
             has_orphans_ = true;
@@ -98,10 +101,21 @@ void RingInterface::drop_orphans() {
             inbox->queue->disown();
         return true;
     });
+    if (gone == 0) return;
+    watches_.clear();
+    for (const auto& inbox : inboxes_) watches_.push_back(inbox->queue->watch());
 }
 
-unsigned RingInterface::take_messages(RingInbox& inbox, size_t* bytes) {
+unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
     SenderScope sender(params_.am_table);
+    RingInbox& inbox = *inboxes_[index];
+    // However the handlers end: they may also make queues.
+    struct Watching {
+        std::vector<Inbox::Watch>& watches;
+        const size_t index;
+        const Inbox& queue;
+        ~Watching() { watches[index] = queue.watch(); }
+    } const watching{watches_, index, *inbox.queue};
     return inbox.queue->poll(
         config_.max_poll,
         [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t) {
@@ -120,10 +134,10 @@ unsigned RingInterface::progress() {
     unsigned count = 0;
     size_t bytes = 0;
     // Handlers may make and abandon queues; none is freed before the loop ends.
-    for (size_t i = 0; i < inboxes_.size(); ++i) {
-        RingInbox& inbox = *inboxes_[i];
-        if (!inbox.queue->has_message()) continue;
-        count += take_messages(inbox, &bytes);
+    for (size_t i = 0; i < watches_.size(); ++i) {
+        if (!watches_[i].has_message()) [[likely]]
+            continue;
+        count += take_messages(i, &bytes);
         if (bytes >= copies().turn_bytes()) [[unlikely]] {
             look_first_behind(i);
             break;

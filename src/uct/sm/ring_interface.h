@@ -41,13 +41,16 @@ class RingInterface final : public SmInterface {
 
   private:
     RingInterface(const Config& config, const InterfaceParams& params);
-    [[gnu::noinline]] unsigned take_messages(RingInbox& inbox, size_t* bytes);
+    [[gnu::noinline]] unsigned take_messages(size_t index, size_t* bytes);
     [[gnu::noinline]] void look_first_behind(size_t index);
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();
 
     std::vector<std::unique_ptr<RingInbox>> inboxes_;
+    // Of each of them: all are looked at in each progress, which takes a line of each queue and no
+    // other memory but this.
+    std::vector<Inbox::Watch> watches_;
     bool has_orphans_ = false;
 };
 

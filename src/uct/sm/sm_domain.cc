@@ -221,8 +221,8 @@ ucs_status_t SmDomain::unpack_remote_key(std::span<const std::byte> packed, Remo
         local = map(grant, region.pid, &mapping);
     }
     if (local == nullptr && !is_accessible(region, grant.address)) return UCS_OK;
-    auto* made = new (std::nothrow)
-        RemoteRegion(grant, std::move(source), region.pid, local, std::move(mapping));
+    RemoteRegion* const made =
+        remote_regions_.create(grant, std::move(source), region.pid, local, std::move(mapping));
     if (made == nullptr) return UCS_ERR_NO_MEMORY;
     *key = made->key();
     return UCS_OK;
@@ -231,7 +231,7 @@ ucs_status_t SmDomain::unpack_remote_key(std::span<const std::byte> packed, Remo
 void SmDomain::release_remote_key(RemoteKey key) {
     if (key == kInvalidRemoteKey) return;
     const bool was_mapped = RemoteRegion::from(key).is_mapped();
-    delete &RemoteRegion::from(key);
+    remote_regions_.destroy(&RemoteRegion::from(key));
     if (!was_mapped) return;
     std::erase_if(mapped_, [](const auto& entry) { return entry.second.expired(); });
 }

@@ -53,6 +53,7 @@ class SmDomain final : public MemoryDomain {
     const Process self_ = Process::self();
     MemoryDomainAttributes attributes_;
     ucs::ObjectPool<LocalRegion> regions_{"sm regions"};
+    ucs::ObjectPool<RemoteRegion> remote_regions_{"sm remote regions"};
     KeyTable keys_;
     std::map<uintptr_t, std::unique_ptr<SharedSegment>> allocated_;     // by address
     std::unordered_map<uint64_t, std::weak_ptr<MappedMemory>> mapped_;  // of others, by nonce

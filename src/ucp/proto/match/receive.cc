@@ -23,8 +23,11 @@ void release_receive(Request& request) {
 ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
     TagReceive& receive = request.emplace<TagReceive>();
     receive.fill();
+    const bool is_plain = !params.has(UCP_OP_ATTR_FIELD_MEMORY_TYPE) &&
+                          receive.buffer.open_contiguous(buffer, count, params.datatype());
     const ucs_status_t status =
-        receive.buffer.open(buffer, count, params.datatype(), params.memory_type());
+        is_plain ? UCS_OK
+                 : receive.buffer.open(buffer, count, params.datatype(), params.memory_type());
     if (status != UCS_OK) return status;
     receive.user_memory = reinterpret_cast<Memory*>(params.memory());
     request.cleanup = release_receive;

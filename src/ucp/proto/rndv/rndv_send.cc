@@ -80,14 +80,22 @@ void finish_send(Request& request) {
 struct PackRts {
     Request& request;
     const Lane& lane;
+    size_t key_length = 0;
 };
 
+// An announcement that is no longer goes by a lane within a host as a short message: it takes a
+// slot of the queue, and no line of its buffers.
+constexpr size_t kShortRts = 256;
+
+// Of the announcement, at most.
+size_t rts_size(const RndvSend& send, size_t key_length) {
+    return sizeof(RndvRts) + key_length + (send.is_direct ? sizeof(ucs::MemoryExport) : 0) +
+           send.header.length;
+}
+
 size_t pack_rts(void* destination, void* arg) {
-    const auto& [request, lane] = *static_cast<PackRts*>(arg);
+    const auto& [request, lane, key_length] = *static_cast<PackRts*>(arg);
     RndvSend& send = request.part<RndvSend>();
-    const Memory* memory = memory_of(send);
-    if (memory != nullptr)
-        bulk::Engine::register_for_peer(*request.endpoint, *memory, send.buffer.length());
     RndvRts rts{};
     rts.envelope = send.envelope;
     rts.sender = request.endpoint->local_uuid();
@@ -96,14 +104,11 @@ size_t pack_rts(void* destination, void* arg) {
     rts.stamp = send.stamp;
     rts.header_length = send.header.length;
     auto* out = static_cast<std::byte*>(destination) + sizeof(rts);
-    if (memory != nullptr) {
-        const size_t size = packed_key_size(*memory);
-        if (sizeof(rts) + size + send.header.length <= lane.attributes.am.max_bcopy) {
-            pack_key(*memory, {out, size});
-            out += size;
-            rts.key_length = static_cast<uint32_t>(size);
-            rts.address = reinterpret_cast<uintptr_t>(send.buffer.data());
-        }
+    if (key_length != 0) {
+        pack_entries(*memory_of(send), {out, key_length});
+        out += key_length;
+        rts.key_length = static_cast<uint32_t>(key_length);
+        rts.address = reinterpret_cast<uintptr_t>(send.buffer.data());
     }
     ucs::MemoryExport description;
     if (send.is_direct &&
@@ -129,24 +134,48 @@ void take_key(RndvSend& send, unsigned domain) {
     send.memory = nullptr;
 }
 
+ucs_status_t announce(Request& request, const Lane& lane) {
+    const RndvSend& send = request.part<RndvSend>();
+    const uct::InterfaceAttributes& attributes = lane.attributes;
+    PackRts pack{request, lane};
+    if (const Memory* memory = memory_of(send); memory != nullptr) {
+        bulk::Engine::register_for_peer(*request.endpoint, *memory, send.buffer.length());
+        const size_t size = packed_entries_size(*memory);
+        if (sizeof(RndvRts) + size + send.header.length <= attributes.am.max_bcopy)
+            pack.key_length = size;
+    }
+    const auto id = static_cast<uint8_t>(send.is_am ? AmId::kRndvAmRts : AmId::kRndvRts);
+    if (attributes.device_type != uct::DeviceType::kSharedMemory ||
+        rts_size(send, pack.key_length) > std::min(kShortRts, attributes.am.max_short)) {
+        const ssize_t sent = lane.endpoint.am_bcopy(id, pack_rts, &pack);
+        return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+    }
+    std::array<std::byte, kShortRts> bytes;
+    const size_t length = pack_rts(bytes.data(), &pack);
+    uint64_t header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    return lane.endpoint.am_short(id, header, bytes.data() + sizeof(header),
+                                  static_cast<uint32_t>(length - sizeof(header)));
+}
+
 // The answer may come within the call, where the transport leads back to this process; the request
 // is still being posted then, and goes on from here.
 ucs_status_t post_rts(Request& request, const Lane& lane) {
     RndvSend& send = request.part<RndvSend>();
     take_key(send, lane.domains.local);
-    PackRts pack{request, lane};
-    const AmId id = send.is_am ? AmId::kRndvAmRts : AmId::kRndvRts;
     send.announcing = true;
-    const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack_rts, &pack);
+    const ucs_status_t status = announce(request, lane);
     send.announcing = false;
-    if (sent < 0) return static_cast<ucs_status_t>(sent);
+    if (status != UCS_OK) return status;
     if (!send.asked || send.is_storing) return UCS_OK;
     --request.count;  // the answer's reference: it came, and posting goes on
     return UCS_INPROGRESS;
 }
 
 size_t pack_data(void* destination, void* arg) {
-    const auto& [request, lane] = *static_cast<PackRts*>(arg);
+    const PackRts& pack = *static_cast<PackRts*>(arg);
+    const Lane& lane = pack.lane;
+    Request& request = pack.request;
     RndvSend& send = request.part<RndvSend>();
     const RndvData header{send.receiver, request.endpoint->local_uuid(), send.offset};
     std::memcpy(destination, &header, sizeof(header));

@@ -40,7 +40,8 @@ bool parse_announcement(std::span<const std::byte> bytes, Announcement* announce
         return false;
     announcement->header = rest.subspan(size_t{rts.key_length} + rts.export_length);
     return !announcement->has_key ||
-           parse_key(rest.first(rts.key_length), rts.address, rts.length, &announcement->key);
+           PackedKey::parse_entries(rest.first(rts.key_length), rts.address, rts.length,
+                                    &announcement->key) == UCS_OK;
 }
 
 bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message) {

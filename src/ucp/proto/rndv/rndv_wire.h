@@ -15,8 +15,9 @@ namespace ucp {
 
 #pragma pack(push, 1)
 
-// Announces data: kRndvRts and kRndvAmRts. The remote key, the description of device memory
-// (ucs::MemoryExport) and the user's header follow.
+// Announces data: kRndvRts and kRndvAmRts. The entries of the remote key, which is to the data
+// alone, the description of device memory (ucs::MemoryExport) and the user's header follow. With
+// one entry it fits into a slot of a queue in shared memory (sm::kInline).
 struct RndvRts {
     uint64_t envelope;  // the tag; for active messages an AmHeader
     uint64_t sender;    // uuid

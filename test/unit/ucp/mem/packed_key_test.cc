@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/packed_key.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "common/hex.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
@@ -41,6 +44,30 @@ TEST_F(PackedKeys, TellWhatTheyAreFor) {
     EXPECT_FALSE(key.find(0, cluster_.b().context().domains()[0].kind).empty());
     EXPECT_TRUE(key.find(0, 12345).empty());
     EXPECT_TRUE(key.find(9, cluster_.b().context().domains()[0].kind).empty());
+}
+
+// As an announcement has them, which says itself where the memory is.
+TEST_F(PackedKeys, EntriesAloneOpenTheSame) {
+    std::vector<std::byte> entries(packed_entries_size(*mapped_));
+    ASSERT_EQ(entries.size() + sizeof(PackedKeyHeader), packed_.size());
+    pack_entries(*mapped_, entries);
+    PackedKey whole, key;
+    ASSERT_EQ(PackedKey::parse(packed_, &whole), UCS_OK);
+    ASSERT_EQ(PackedKey::parse_entries(entries, 0x1000, 100, &key), UCS_OK);
+    EXPECT_EQ(key.header().address, 0x1000u);
+    EXPECT_EQ(key.header().length, 100u);
+    const uint32_t kind = cluster_.b().context().domains()[0].kind;
+    EXPECT_TRUE(std::ranges::equal(key.find(0, kind), whole.find(0, kind)));
+    EXPECT_FALSE(key.find(0, kind).empty());
+
+    const std::span<const std::byte> bytes = entries;
+    EXPECT_EQ(PackedKey::parse_entries({}, 0x1000, 100, &key), UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(PackedKey::parse_entries(bytes, UINT64_MAX, 2, &key), UCS_ERR_INVALID_ADDR);
+    for (const size_t cut : {size_t{1}, entries.size() - 1})
+        EXPECT_EQ(PackedKey::parse_entries(bytes.first(entries.size() - cut), 0x1000, 100, &key),
+                  UCS_ERR_INVALID_ADDR);
+    entries[offsetof(PackedKeyEntry, length)] = std::byte{0};
+    EXPECT_EQ(PackedKey::parse_entries(entries, 0x1000, 100, &key), UCS_ERR_INVALID_ADDR);
 }
 
 // A key of version 1, of one domain; made from the layout, with the checksum of that version.

@@ -84,6 +84,8 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
         {"news of memory: no such event", AmId::kMemoryNews,
          bytes_of(MemoryNews{from, UCS_MEMORY_TYPE_CUDA, 1, 1, 0, 2})},
         {"announcement: no sender", AmId::kRndvRts, bytes_of(RndvRts{})},
+        {"announcement: a key of zeros", AmId::kRndvRts,
+         bytes_of(RndvRts{0, from, 1, 10, 0, 0, 46, 0, 0}, 46)},
         {"acknowledgement: unknown send", AmId::kRndvAts, bytes_of(RndvDone{99, from, 0})},
         {"acknowledgement: positive status", AmId::kRndvAts, bytes_of(RndvDone{1, from, 5})},
         {"acknowledgement: no such status", AmId::kRndvAts, bytes_of(RndvDone{1, from, -128})},

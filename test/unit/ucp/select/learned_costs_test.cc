@@ -272,6 +272,28 @@ TEST(LearnedCosts, WorkThatIsNotSeen) {
     EXPECT_FALSE(observe(Load::kAlone));
 }
 
+// Memory of queues that is touched for the first time takes many times as long, and the first
+// messages of either way are all that is known of it at first.
+TEST(LearnedCosts, WhatTheFirstMessagesPaidForIsSoonForgotten) {
+    constexpr size_t kLength = 64 << 10;
+    constexpr unsigned kCold = 4, kEnough = 250;
+    LearnedCosts costs;
+    ucs::Random random(5);
+    const Machine warm{kWithinHost}, cold{kWithinHost, {6, 1}};
+    ASSERT_EQ(warm.best(kLength), Way::kEager);
+    unsigned eager = 0;
+    for (unsigned message = 0; message < kEnough; ++message) {
+        const auto which = class_of(kLength);
+        const auto [way, is_timed] = costs.choose(which, kWithinHost, kLength, Way::kEager);
+        if (way == Way::kEager) ++eager;
+        if (!is_timed) continue;
+        const Machine& machine = eager <= kCold ? cold : warm;
+        costs.observe(which, way, kWithinHost.assumed(way).at(kLength),
+                      machine.time(Load::kAlone, way, kLength, random));
+    }
+    EXPECT_EQ(costs.best(class_of(kLength), kWithinHost, kLength, Way::kEager), Way::kEager);
+}
+
 TEST(LearnedCosts, AMachineThatChangesIsNoticed) {
     ucs::Random random(8);
     const size_t length = 256 << 10;

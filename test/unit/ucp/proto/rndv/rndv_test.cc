@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/rndv/rndv.h"
@@ -186,6 +189,115 @@ TEST(Rendezvous, SyncSendEndsWithTheReceive) {
     const ucs_status_ptr_t receiving = receive(cluster, target, 1, ~0ul);
     EXPECT_EQ(cluster.wait(sending), UCS_OK);
     EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+}
+
+// Two workers of this process over the queues of shared memory; the first sends to the second.
+class SharedQueues {
+  public:
+    using Variables = std::vector<std::pair<const char*, const char*>>;
+
+    explicit SharedQueues(Variables variables = {}) {
+        variables.emplace_back("TLS", "sm,self");
+        for (Side& side : sides_) open(side, variables);
+        ucp_address_t* address = nullptr;
+        size_t length = 0;
+        EXPECT_EQ(ucp_worker_get_address(sides_[1].worker, &address, &length), UCS_OK);
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address = address;
+        EXPECT_EQ(ucp_ep_create(sides_[0].worker, &params, &endpoint_), UCS_OK);
+        ucp_worker_release_address(sides_[1].worker, address);
+    }
+    ~SharedQueues() {
+        for (const Side& side : sides_) {
+            ucp_worker_destroy(side.worker);
+            ucp_cleanup(side.context);
+        }
+    }
+    SharedQueues(const SharedQueues&) = delete;
+
+    ucs_status_ptr_t send(const Bytes& data) {
+        const ucp_request_param_t param{};
+        return ucp_tag_send_nbx(endpoint_, data.data(), data.size(), 1, &param);
+    }
+    ucs_status_ptr_t receive(Bytes& data) {
+        const ucp_request_param_t param{};
+        return ucp_tag_recv_nbx(sides_[1].worker, data.data(), data.size(), 1, ~0ul, &param);
+    }
+    void finish(ucs_status_ptr_t request) {
+        if (request == nullptr) return;
+        while (ucp_request_check_status(request) == UCS_INPROGRESS) {
+            for (const Side& side : sides_) ucp_worker_progress(side.worker);
+        }
+        EXPECT_EQ(ucp_request_check_status(request), UCS_OK);
+        ucp_request_free(request);
+    }
+    Endpoint& endpoint() { return unwrap(endpoint_); }
+
+  private:
+    struct Side {
+        ucp_context_h context = nullptr;
+        ucp_worker_h worker = nullptr;
+    };
+    static void open(Side& side, const Variables& variables) {
+        ucp_config_t* config = nullptr;
+        EXPECT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);
+        for (const auto& [name, value] : variables)
+            EXPECT_EQ(ucp_config_modify(config, name, value), UCS_OK);
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = UCP_FEATURE_TAG;
+        EXPECT_EQ(ucp_init(&params, config, &side.context), UCS_OK);
+        ucp_config_release(config);
+        const ucp_worker_params_t none{};
+        EXPECT_EQ(ucp_worker_create(side.context, &none, &side.worker), UCS_OK);
+    }
+
+    Side sides_[2];
+    ucp_ep_h endpoint_ = nullptr;
+};
+
+// A queue of 128 messages has 64 buffers: announcements lie in its slots.
+TEST(RendezvousWithinAHost, AnnouncementsTakeNoBuffers) {
+    constexpr size_t kMessages = 100;
+    SharedQueues queues(SharedQueues::Variables{{"RNDV_THRESH", "64k"}, {"LANES", "scalable"}});
+    const Bytes source = pattern(100000, 1);
+    Bytes target(source.size());
+    const ucs_status_ptr_t first = queues.receive(target);
+    queues.finish(queues.send(source));
+    queues.finish(first);
+    std::vector<ucs_status_ptr_t> all;
+    for (size_t i = 0; i < kMessages; ++i) {
+        all.push_back(queues.send(source));
+        ASSERT_FALSE(queues.endpoint().has_backlog()) << i;
+    }
+    for (size_t i = 0; i < kMessages; ++i) {
+        std::ranges::fill(target, 0);
+        queues.finish(queues.receive(target));
+        ASSERT_EQ(target, source);
+    }
+    for (const ucs_status_ptr_t each : all) queues.finish(each);
+}
+
+// By default what is alone within a host goes by what it has cost, and nothing else does.
+TEST(RendezvousWithinAHost, CostsOfMessagesThatAreAloneAreLearned) {
+    using select::Load;
+    constexpr size_t kLength = 100000;
+    SharedQueues queues;
+    const LearnedLane* learned = queues.endpoint().learned();
+    ASSERT_NE(learned, nullptr);
+    EXPECT_NE(learned->ways_of(Load::kAlone, kLength), nullptr);
+    EXPECT_EQ(learned->ways_of(Load::kOneWay, kLength), nullptr);
+    EXPECT_EQ(learned->ways_of(Load::kBothWays, kLength), nullptr);
+    const Bytes source = pattern(kLength, 1);
+    Bytes target(source.size());
+    for (int i = 0; i < 10; ++i) {
+        const ucs_status_ptr_t receiving = queues.receive(target);
+        queues.finish(queues.send(source));
+        queues.finish(receiving);
+    }
+    SharedQueues table(SharedQueues::Variables{{"COSTS", "measured"}});
+    EXPECT_EQ(table.endpoint().learned(), nullptr);
 }
 
 }  // namespace

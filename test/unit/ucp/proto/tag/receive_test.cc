@@ -60,6 +60,47 @@ TEST(TagReceive, RequestOfTheUserTellsAnImmediateEnd) {
 
 // A posted receive writes as little as it can into its request: what it leaves out must not be
 // read.
+// A receive of a message that is there, whose callback receives the next one.
+struct Following {
+    Cluster& cluster;
+    Bytes target = Bytes(100);
+    unsigned ended = 0, left = 2;
+    bool is_within_call = false;
+
+    void receive() {
+        ucp_request_param_t param{};
+        param.op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        param.user_data = this;
+        param.cb.recv = [](void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                           void* self) {
+            auto& following = *static_cast<Following*>(self);
+            EXPECT_EQ(status, UCS_OK);
+            EXPECT_EQ(info->length, 100u);
+            EXPECT_FALSE(following.is_within_call) << "the stack grows with each message";
+            following.is_within_call = true;
+            ++following.ended;
+            if (--following.left != 0) following.receive();
+            following.is_within_call = false;
+            ucp_request_free(request);
+        };
+        EXPECT_TRUE(UCS_PTR_IS_PTR(
+            ucp_tag_recv_nbx(cluster.b().handle(), target.data(), target.size(), 7, ~0ul, &param)));
+    }
+};
+
+TEST(TagReceive, TheCallbackOfAnImmediateEndRunsWithinTheCall) {
+    Cluster cluster;
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(cluster.wait(send(cluster, pattern(100, 1), 7)), UCS_OK);
+    cluster.settle();
+    Following following{cluster};
+    following.receive();
+    EXPECT_EQ(following.ended, 1u);
+    EXPECT_EQ(following.target, pattern(100, 1));
+    cluster.settle();
+    EXPECT_EQ(following.ended, 2u);
+}
+
 TEST(TagReceive, PostedInMemoryThatHoldsAnything) {
     Cluster cluster;
     alignas(Request) std::byte memory[sizeof(Request) + 8];
