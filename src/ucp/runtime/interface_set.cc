@@ -192,13 +192,17 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     handlers_.asked = ids_with_claims();
     handlers_.sender = &sender_;
     if (has_checksums) checked_.emplace(handlers_, uct::CheckedMessages::Report{corrupted, this});
+    if (context.config().bulk_workers != 0 && !context.virtual_time())
+        copy_threads_ = std::make_unique<uct::CopyThreads>(context.config().bulk_workers);
     const uct::InterfaceParams params{context.clock(),
                                       random,
                                       handlers_,
                                       errors.callback,
                                       errors.self,
                                       uuid,
-                                      context.estimated_endpoints()};
+                                      context.estimated_endpoints(),
+                                      nullptr,
+                                      copy_threads_.get()};
     for (unsigned index = 0; index < context.resources().size(); ++index)
         open_one(context, index, params);
     for (WorkerInterface& interface : interfaces_) {
