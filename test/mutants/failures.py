@@ -153,4 +153,25 @@ MUTANTS = {
         "src/ucs/sys/time.h",
         {"now <= last_look ? Duration(0)": "true ? Duration(0)"},
         ("uct_test", "bulk_test"), "*UdConnection.WhatAStopped*:*Faults.WhatAStopped*"),
+    # --- copies by threads
+    "an endpoint that goes does not wait for the piece that a thread copies": (
+        "src/uct/base/copy_threads.cc",
+        {"    ended_.wait(lock, [&copy] { return copy.pieces == 0; });\n": ""},
+        ("uct_test",), "*CopyThreads*Cancel*"),
+    "what a thread could not copy is no error": (
+        "src/uct/base/copy_threads.cc",
+        {"if (copy.status == UCS_OK) copy.status = status;": ""},
+        ("uct_test",), "*CopyThreads*Error*"),
+    "threads wake nobody up": (
+        "src/uct/base/copy_threads.cc",
+        {"    if (!owner.is_asleep) return;\n": "    return;\n"},
+        ("uct_test",), "*CopyThreads*WakeUp*"),
+    "threads copy where the program computes": (
+        "src/uct/base/copy_threads.cc",
+        {"    leave_processors_of_caller();\n    try": "    try"},
+        ("uct_test",), "*CopyThreads*RunElsewhere*"),
+    "progress takes no part in what threads have": (
+        "src/uct/base/copy_queue.cc",
+        {"while (has_room() &&\n           threads_->take": "while (false &&\n           threads_->take"},
+        ("uct_test",), "*CopyThreads*TakesItsPart*"),
 }

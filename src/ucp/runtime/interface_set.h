@@ -92,9 +92,10 @@ class InterfaceSet {
 
     // Opens what the context admits; handlers of messages may be set before and after.
     // @param has_checksums  messages bear them (UCX_CHECKSUM)
+    // @param copy_threads  for copies within the host; 0: they are done in progress
     // @return UCS_ERR_NO_DEVICE if no scalable transport is among them
     ucs_status_t open(Context& context, uint64_t uuid, ucs::Random& random,
-                      const ErrorHandler& errors, bool has_checksums);
+                      const ErrorHandler& errors, bool has_checksums, unsigned copy_threads);
 
     // Before any such message can arrive.
     void set_handler(AmId id, uct::AmHandler handler, void* argument) {

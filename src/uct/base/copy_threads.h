@@ -74,7 +74,8 @@ class CopyThreads {
     // an endpoint up waits for no longer.
     static constexpr size_t kPiece = 512 * 1024;
 
-    // They may run where the calling thread may now.
+    // They may run where the calling thread may now, less what who shares the first copy is bound
+    // to.
     explicit CopyThreads(unsigned threads);
     // No copy is shared any more.
     ~CopyThreads();
@@ -110,6 +111,7 @@ class CopyThreads {
 
   private:
     bool start();
+    void leave_processors_of_caller();
     void run();
     void cut(Copy& copy, size_t most, Piece* piece);
     void end_piece(const Piece& piece, ucs_status_t status);
