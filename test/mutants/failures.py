@@ -153,6 +153,19 @@ MUTANTS = {
         "src/ucs/sys/time.h",
         {"now <= last_look ? Duration(0)": "true ? Duration(0)"},
         ("uct_test", "bulk_test"), "*UdConnection.WhatAStopped*:*Faults.WhatAStopped*"),
+    # --- questions to the kernel
+    "the kernel is asked about a peer that is heard": (
+        "src/uct/tcp/association/tcp_connection.cc",
+        {"    if (now - heard_at_ < Answers::kSilence) return {.is_awaited = true, .quiet = now - heard_at_};\n": ""},
+        ("uct_test",), "TcpSessions.WhosePeerIsHeard*"),
+    "that all has arrived is asked again": (
+        "src/uct/tcp/association/tcp_connection.cc",
+        {"    if (!answers_.is_awaited) arrived_ = given_;\n": ""},
+        ("uct_test",), "TcpSessions.*"),
+    "routes are asked for every time": (
+        "src/uct/tcp/network/device.cc",
+        {"now < known->second.asked + kAge": "false"},
+        ("uct_test",), "RoutesTest*"),
     # --- copies by threads
     "an endpoint that goes does not wait for the piece that a thread copies": (
         "src/uct/base/copy_threads.cc",

@@ -308,7 +308,10 @@ TEST(CopyThreads, MoveATransferWhileTheProgramMakesNoCall) {
 
 // Once the receiver has read what announces it.
 TEST(CopyThreads, MoveAMessageWhileNeitherProgramMakesACall) {
-    HostPair pair(within_the_host(1));
+    // So long that the program does not do it all before a thread is awake.
+    HostPair::Options large = within_the_host(1);
+    large.length = 64 << 20;
+    HostPair pair(large);
     const auto sent = pattern(pair.here.size(), 3);
     std::vector<uint8_t> received(sent.size());
     HostOperation& receive = pair.start_receive(received.data(), received.size());

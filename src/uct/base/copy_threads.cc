@@ -57,13 +57,14 @@ std::vector<std::thread::native_handle_type> CopyThreads::handles() {
 
 bool CopyThreads::share(Copy& copy, Owner& owner) {
     if (!start()) return false;
+    const bool is_for_several = copy.copy.left() > kPiece;
     {
         const std::lock_guard lock(mutex_);
         copy.owner = &owner;
         copy.state = Copy::State::kWaiting;
         waiting_.push_back(copy);
     }
-    copy.copy.left() > kPiece ? work_.notify_all() : work_.notify_one();
+    is_for_several ? work_.notify_all() : work_.notify_one();
     return true;
 }
 

@@ -32,17 +32,21 @@ struct Machine {
 Machine* machine;
 
 ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, RemoteKey) {
-    if (std::this_thread::get_id() == machine->program) {
-        machine->by_program += piece.length;
-    } else {
+    const bool is_thread = std::this_thread::get_id() != machine->program;
+    if (is_thread) {
         ++machine->held;
         while (machine->holds_threads) std::this_thread::yield();
-        --machine->held;
-        if (machine->status != UCS_OK) return machine->status;
+        if (machine->status != UCS_OK) {
+            --machine->held;
+            return machine->status;
+        }
+    } else {
+        machine->by_program += piece.length;
     }
     auto* const there = reinterpret_cast<void*>(remote);
     const bool is_put = direction == CopyDirection::kPut;
     std::memcpy(is_put ? there : piece.buffer, is_put ? piece.buffer : there, piece.length);
+    if (is_thread) --machine->held;
     return UCS_OK;
 }
 
@@ -153,11 +157,11 @@ TEST_P(CopyThreadsTest, TheProgramTakesItsPartIfItCallsProgress) {
 // What was canceled may be freed at once.
 TEST_P(CopyThreadsTest, NothingIsCopiedBehindACancel) {
     for (int round = 0; round < 50; ++round) {
-        auto bytes = std::make_unique<Bytes>(4 << 20);
+        auto bytes = std::make_unique<Bytes>(4 << 20), others = std::make_unique<Bytes>(4 << 20);
         Done first, second;
         const uint64_t before = threads.bytes();
         ASSERT_EQ(queue.start(group, bytes->put(), &first), UCS_INPROGRESS);
-        ASSERT_EQ(queue.start(group, bytes->put(), &second), UCS_INPROGRESS);
+        ASSERT_EQ(queue.start(group, others->put(), &second), UCS_INPROGRESS);
         const bool is_begun = round % 3 != 0;
         if (is_begun) {
             ASSERT_TRUE(await([&] { return threads.bytes() > before; }));
@@ -167,6 +171,7 @@ TEST_P(CopyThreadsTest, NothingIsCopiedBehindACancel) {
         const bool both = first.is_done && second.is_done;
         EXPECT_TRUE(both);
         bytes.reset();
+        others.reset();
     }
     EXPECT_TRUE(queue.empty());
 }
