@@ -153,4 +153,38 @@ MUTANTS = {
         "src/ucs/sys/time.h",
         {"now <= last_look ? Duration(0)": "true ? Duration(0)"},
         ("uct_test", "bulk_test"), "*UdConnection.WhatAStopped*:*Faults.WhatAStopped*"),
+    # --- questions to the kernel
+    "the kernel is asked about a peer that is heard": (
+        "src/uct/tcp/association/tcp_connection.cc",
+        {"    if (now - heard_at_ < Answers::kSilence) return {.is_awaited = true, .quiet = now - heard_at_};\n": ""},
+        ("uct_test",), "TcpSessions.WhosePeerIsHeard*"),
+    "that all has arrived is asked again": (
+        "src/uct/tcp/association/tcp_connection.cc",
+        {"    if (!answers_.is_awaited) arrived_ = given_;\n": ""},
+        ("uct_test",), "TcpSessions.*"),
+    "routes are asked for every time": (
+        "src/uct/tcp/network/device.cc",
+        {"now < known->second.asked + kAge": "false"},
+        ("uct_test",), "RoutesTest*"),
+    # --- copies by threads
+    "an endpoint that goes does not wait for the piece that a thread copies": (
+        "src/uct/base/copy_threads.cc",
+        {"    ended_.wait(lock, [&copy] { return copy.pieces == 0; });\n": ""},
+        ("uct_test",), "*CopyThreads*Cancel*"),
+    "what a thread could not copy is no error": (
+        "src/uct/base/copy_threads.cc",
+        {"if (copy.status == UCS_OK) copy.status = status;": ""},
+        ("uct_test",), "*CopyThreads*Error*"),
+    "threads wake nobody up": (
+        "src/uct/base/copy_threads.cc",
+        {"    if (!owner.is_asleep) return;\n": "    return;\n"},
+        ("uct_test",), "*CopyThreads*WakeUp*"),
+    "threads copy where the program computes": (
+        "src/uct/base/copy_threads.cc",
+        {"    leave_processors_of_caller();\n    try": "    try"},
+        ("uct_test",), "*CopyThreads*RunElsewhere*"),
+    "progress takes no part in what threads have": (
+        "src/uct/base/copy_queue.cc",
+        {"while (has_room() &&\n           threads_->take": "while (false &&\n           threads_->take"},
+        ("uct_test",), "*CopyThreads*TakesItsPart*"),
 }

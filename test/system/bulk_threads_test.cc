@@ -280,6 +280,117 @@ TEST(BulkThreads, ManyTransfersAtATime) {
     EXPECT_GT(pair.moved(0), 0u);
 }
 
+// --- copies within the host
+
+HostPair::Options within_the_host(unsigned workers) {
+    HostPair::Options options;
+    options.workers = workers;
+    options.transports = {"sm"};
+    return options;
+}
+
+TEST(CopyThreads, MoveATransferWhileTheProgramMakesNoCall) {
+    for (const unsigned workers : {1u, 3u}) {
+        for (const bool is_put : {true, false}) {
+            HostPair pair(within_the_host(workers));
+            pair.fill(1);
+            pair.fill_there(2);
+            const auto expected = is_put ? pair.here : pair.there;
+            HostOperation& operation = is_put ? pair.start_put() : pair.start_get();
+            ASSERT_TRUE(HostPair::await([&] { return pair.copied(0) == pair.here.size(); }));
+            EXPECT_EQ(operation.ends, 0u);
+            EXPECT_EQ(pair.finish(operation), UCS_OK);
+            EXPECT_TRUE(pair.here == expected);
+            EXPECT_TRUE(pair.there == expected);
+        }
+    }
+}
+
+// Once the receiver has read what announces it.
+TEST(CopyThreads, MoveAMessageWhileNeitherProgramMakesACall) {
+    // So long that the program does not do it all before a thread is awake.
+    HostPair::Options large = within_the_host(1);
+    large.length = 64 << 20;
+    HostPair pair(large);
+    const auto sent = pattern(pair.here.size(), 3);
+    std::vector<uint8_t> received(sent.size());
+    HostOperation& receive = pair.start_receive(received.data(), received.size());
+    HostOperation& send = pair.start_send(sent.data(), sent.size());
+    ASSERT_TRUE(pair.until([&] { return pair.copied(0) + pair.copied(1) != 0; }));
+    ASSERT_TRUE(HostPair::await([&] { return received == sent; }));
+    EXPECT_EQ(receive.ends, 0u);
+    EXPECT_EQ(pair.finish(receive), UCS_OK);
+    EXPECT_EQ(pair.finish(send), UCS_OK);
+}
+
+TEST(CopyThreads, NoneByDefault) {
+    HostPair pair(within_the_host(0));
+    pair.fill(4);
+    EXPECT_EQ(pair.inner(0).interfaces().copy_threads(), nullptr);
+    EXPECT_EQ(pair.finish(pair.start_put()), UCS_OK);
+    EXPECT_TRUE(pair.here == pair.there);
+}
+
+TEST(CopyThreads, WakeUpASleepingProgram) {
+    HostPair::Options with_wakeup = within_the_host(1);
+    with_wakeup.features |= UCP_FEATURE_WAKEUP;
+    with_wakeup.length = 64 << 20;
+    HostPair pair(with_wakeup);
+    int descriptor = -1;
+    ASSERT_EQ(ucp_worker_get_efd(pair.worker(0), &descriptor), UCS_OK);
+    pair.fill(5);
+    HostOperation& put = pair.start_put();
+    unsigned calls = 0;
+    while (put.ends == 0) {
+        const ucs_status_t armed = ucp_worker_arm(pair.worker(0));
+        if (armed == UCS_OK) {
+            pollfd entry{descriptor, POLLIN, 0};
+            ASSERT_EQ(poll(&entry, 1, 60000), 1);
+        }
+        ++calls;
+        ucp_worker_progress(pair.worker(0));
+    }
+    // It has slept, and not copied all of it itself.
+    EXPECT_LT(calls, 20u);
+    EXPECT_GT(pair.copied(0), pair.here.size() / 2);
+    EXPECT_EQ(put.status, UCS_OK);
+    EXPECT_TRUE(pair.here == pair.there);
+}
+
+TEST(CopyThreads, AWorkerMayEndInTheMiddleOfATransfer) {
+    for (const size_t ends : {0, 1}) {
+        HostPair::Options large = within_the_host(2);
+        large.length = 64 << 20;
+        HostPair pair(large);
+        const size_t half = pair.here.size() / 2;
+        HostOperation& put = pair.start_put(0, half);
+        HostOperation& get = pair.start_get(half, half);
+        pair.destroy(ends);
+        // Nothing is written to what is canceled.
+        if (ends == 0) {
+            std::ranges::fill(pair.here, 0x5a);
+            EXPECT_EQ(put.ends, 1u);
+            EXPECT_EQ(get.ends, 1u);
+        }
+        for (unsigned count = 0; count < 100; ++count) pair.step();
+        if (ends == 0) {
+            const auto is_untouched = [](uint8_t byte) { return byte == 0x5a; };
+            EXPECT_TRUE(std::ranges::all_of(pair.here, is_untouched));
+        }
+        (void)pair.finish(put);
+        (void)pair.finish(get);
+    }
+}
+
+TEST(CopyThreads, WithdrawnMemoryIsARefusal) {
+    HostPair pair(within_the_host(1));
+    pair.withdraw_memory();
+    HostOperation& put = pair.start_put();
+    EXPECT_EQ(pair.finish(put), UCS_ERR_INVALID_ADDR);
+    for (unsigned count = 0; count < 100; ++count) pair.step();
+    EXPECT_EQ(put.ends, 1u);
+}
+
 }  // namespace
 }  // namespace ucp::test
 

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "uct/ib/component.h"
+#include "uct/sm/component.h"
+#include "uct/tcp/component.h"
+
 namespace ucp::test {
 
 using bulk::QueuePairDriver;
@@ -10,7 +14,7 @@ using bulk::QueuePairDriver;
 HostPair::HostPair(const Options& options)
     : here(options.length), there(options.length), queue_pairs_wanted_(options.qps) {
     Config config = quiet_config();
-    config.transports = {false, {"dc_mlx5", "rc_mlx5"}};
+    config.transports = {false, options.transports};
     config.bulk_workers = options.workers;
     config.bulk_shards = options.shards;
     config.bulk_qps = options.qps;
@@ -29,7 +33,7 @@ HostPair::HostPair(const Options& options)
         config.bulk_workers = set.bulk_workers;
         config.bulk_shards = set.bulk_shards;
     }
-    components_ = {&uct::ib::component()};
+    components_ = {&uct::ib::component(), &uct::sm::component(), &uct::tcp::component()};
     for (Side& side : sides_) {
         ContextSeams seams;
         seams.components = components_;

@@ -15,7 +15,7 @@
 #include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/bulk/threads/thread_pool.h"
-#include "uct/ib/component.h"
+#include "uct/api/memory_domain.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {
@@ -26,8 +26,9 @@ struct HostOperation {
     ucs_status_t status = UCS_INPROGRESS;
 };
 
-// Two workers of this process on the host-wide fabric of emulated adapters, in real time, with
-// threads for bulk transfers if the configuration says so. The second has memory for the first.
+// Two workers of this process on the host-wide fabric of emulated adapters, or on other transports
+// of this host, in real time, with threads for bulk transfers if the configuration says so. The
+// second has memory for the first.
 //
 // The program sets SOFTHCA_FABRIC, and SOFTHCA_DEVICES, before the first is made.
 class HostPair {
@@ -42,6 +43,7 @@ class HostPair {
         size_t window = 4 << 20;
         size_t slice = 65536;
         std::vector<std::pair<std::string, std::string>> variables;  // set as users do
+        std::vector<std::string> transports = {"dc_mlx5", "rc_mlx5"};
     };
 
     explicit HostPair(const Options& options);
@@ -54,6 +56,11 @@ class HostPair {
     bulk::ThreadPool* pool(size_t index) const { return inner(index).bulk().threads(); }
     uint64_t moved(size_t index) const {
         return pool(index) == nullptr ? 0 : pool(index)->counters().bytes.load();
+    }
+    // The same of copies within the host.
+    uint64_t copied(size_t index) const {
+        const uct::CopyThreads* threads = inner(index).interfaces().copy_threads();
+        return threads == nullptr ? 0 : threads->bytes();
     }
 
     void step();
@@ -113,7 +120,7 @@ class HostPair {
     HostOperation& started(HostOperation& operation, ucs_status_ptr_t request);
 
     unsigned queue_pairs_wanted_;
-    std::array<uct::Component*, 1> components_;
+    std::array<uct::Component*, 3> components_;
     std::array<Side, 2> sides_;
     std::vector<std::unique_ptr<HostOperation>> operations_;
     ucp_mem_h memory_ = nullptr;

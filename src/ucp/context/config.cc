@@ -207,8 +207,9 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                         "doubled at each failure up to 32 times."),
     field<&Config::bulk_workers>("BULK_WORKERS", "0",
                                  "Threads for each device that move bulk transfers of promoted "
-                                 "endpoints while the program computes; 0: all is done in its "
-                                 "calls of progress.",
+                                 "endpoints while the program computes, and as many for long "
+                                 "copies within the host; 0: all is done in its calls of "
+                                 "progress.",
                                  {.most = "64"}),
     field<&Config::bulk_shards>("BULK_SHARDS", "4",
                                 "Locks that the queues of these threads are spread over, by "

@@ -180,7 +180,8 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
 }
 
 ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& random,
-                                const ErrorHandler& errors, bool has_checksums) {
+                                const ErrorHandler& errors, bool has_checksums,
+                                unsigned copy_threads) {
     DomainLock lock(context.domains());
     errors_ = errors;
     uuid_ = uuid;
@@ -192,13 +193,16 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     handlers_.asked = ids_with_claims();
     handlers_.sender = &sender_;
     if (has_checksums) checked_.emplace(handlers_, uct::CheckedMessages::Report{corrupted, this});
+    if (copy_threads != 0) copy_threads_ = std::make_unique<uct::CopyThreads>(copy_threads);
     const uct::InterfaceParams params{context.clock(),
                                       random,
                                       handlers_,
                                       errors.callback,
                                       errors.self,
                                       uuid,
-                                      context.estimated_endpoints()};
+                                      context.estimated_endpoints(),
+                                      nullptr,
+                                      copy_threads_.get()};
     for (unsigned index = 0; index < context.resources().size(); ++index)
         open_one(context, index, params);
     for (WorkerInterface& interface : interfaces_) {

@@ -15,6 +15,7 @@
 #include "ucp/runtime/peer_memory.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
+#include "uct/base/copy_threads.h"
 #include "uct/checked/checked_messages.h"
 
 namespace ucp {
@@ -91,9 +92,10 @@ class InterfaceSet {
 
     // Opens what the context admits; handlers of messages may be set before and after.
     // @param has_checksums  messages bear them (UCX_CHECKSUM)
+    // @param copy_threads  for copies within the host; 0: they are done in progress
     // @return UCS_ERR_NO_DEVICE if no scalable transport is among them
     ucs_status_t open(Context& context, uint64_t uuid, ucs::Random& random,
-                      const ErrorHandler& errors, bool has_checksums);
+                      const ErrorHandler& errors, bool has_checksums, unsigned copy_threads);
 
     // Before any such message can arrive.
     void set_handler(AmId id, uct::AmHandler handler, void* argument) {
@@ -141,6 +143,9 @@ class InterfaceSet {
         errors_.message_lost(errors_.self, sender);
     }
 
+    // Null: copies within the host are done in progress.
+    const uct::CopyThreads* copy_threads() const { return copy_threads_.get(); }
+
     std::span<WorkerInterface> list() { return interfaces_; }
     std::span<const WorkerInterface> list() const { return interfaces_; }
     size_t size() const { return interfaces_.size(); }
@@ -180,8 +185,9 @@ class InterfaceSet {
     // Workers of which nothing more is heard, whatever it comes over.
     std::unordered_set<uint64_t> cut_off_;
     uint64_t uuid_ = 0;
-    std::optional<uct::CheckedMessages> checked_;  // if messages bear checksums
-    uct::PeerIdentity* sender_ = nullptr;          // of the message that is being handled, if known
+    std::optional<uct::CheckedMessages> checked_;     // if messages bear checksums
+    std::unique_ptr<uct::CopyThreads> copy_threads_;  // of UCX_BULK_WORKERS; null: none
+    uct::PeerIdentity* sender_ = nullptr;  // of the message that is being handled, if known
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  // those to be polled seldom
     std::vector<WorkerInterface*> memories_;  // the others

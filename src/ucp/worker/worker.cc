@@ -106,9 +106,10 @@ ucs_status_t Worker::open() {
     interfaces_.peer_memory().set_limit(config().peer_memory ? config().peer_memory->bytes
                                                              : ucs::physical_memory() / 4);
     if (Trace* trace = Trace::active()) trace->name_track(host_.uuid, name_);
-    ucs_status_t status =
-        interfaces_.open(context_, host_.uuid, random_,
-                         {transport_failed, message_lost, cut_off, this}, config().has_checksums());
+    const unsigned copy_threads = context_.virtual_time() ? 0 : config().bulk_workers;
+    ucs_status_t status = interfaces_.open(context_, host_.uuid, random_,
+                                           {transport_failed, message_lost, cut_off, this},
+                                           config().has_checksums(), copy_threads);
     if (status == UCS_OK) {
         interfaces_.choose_atomics(config().atomics);
         status = planner_.adopt_address(&host_.address);

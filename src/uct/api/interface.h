@@ -22,6 +22,7 @@ class Source;
 
 namespace uct {
 
+class CopyThreads;
 class GuestHost;
 class Interface;
 class MemoryDomain;
@@ -79,6 +80,7 @@ struct InterfaceParams {
     uint64_t worker_id;          // identity that flow control and wire-up put on the wire
     size_t estimated_endpoints;  // how many endpoints the program expects
     const ucs::config::Source* config = nullptr;  // the user's settings; null: the environment's
+    CopyThreads* copy_threads = nullptr;          // for long copies within the host; null: none
 };
 
 // Addresses of a remote side, as read from a worker address or a negotiation message.

@@ -26,23 +26,35 @@ size_t bytes_of_turn(double seconds_per_byte) {
 }  // namespace
 
 ucs_status_t CopyQueue::advance(LocalCopy& copy, size_t bytes) {
-    const bool is_timed = bytes >= kTimed;
-    const ucs::Time begin = is_timed ? clock_.now() : ucs::Time();
+    const ucs::Time begin = bytes >= kTimed ? clock_.now() : ucs::Time();
     for (size_t done = 0; done < bytes;) {
         const Iov piece = copy.next(bytes - done);
-        const ucs_status_t status = move_(copy.direction(), piece, copy.remote(), copy.key());
+        const ucs_status_t status = owner_.move(copy.direction(), piece, copy.remote(), copy.key());
         if (status != UCS_OK) return status;
         copy.advance(piece.length);
         done += piece.length;
     }
     spend(bytes);
-    if (!is_timed) return UCS_OK;
+    note_rate(bytes, begin);
+    return UCS_OK;
+}
+
+ucs_status_t CopyQueue::move(const CopyThreads::Piece& piece) {
+    const size_t bytes = piece.here.length;
+    const ucs::Time begin = bytes >= kTimed ? clock_.now() : ucs::Time();
+    const ucs_status_t status = owner_.move(piece.direction, piece.here, piece.remote, piece.key);
+    spend(bytes);
+    if (status == UCS_OK) note_rate(bytes, begin);
+    return status;
+}
+
+void CopyQueue::note_rate(size_t bytes, ucs::Time begin) {
+    if (bytes < kTimed) return;
     const double took = ucs::seconds(clock_.now() - begin) / static_cast<double>(bytes);
-    if (took <= 0) return UCS_OK;  // virtual time
+    if (took <= 0) return;  // virtual time
     const double counted = std::min(took, kInterrupted * seconds_per_byte_);
     seconds_per_byte_ += kNewest * (counted - seconds_per_byte_);
     turn_ = std::max(bytes_of_turn(seconds_per_byte_), kSlice);
-    return UCS_OK;
 }
 
 // Of a copy that is alone: what is left of the turn, or all if that is little more.
@@ -51,16 +63,24 @@ size_t CopyQueue::piece_of(size_t length) const {
     return length <= piece + piece / 2 ? length : piece;
 }
 
+// With threads the call that starts a copy does all of it or nothing: a turn's work at most, as to
+// have a thread woken takes as long.
+bool CopyQueue::is_due_at_once(size_t length) const {
+    if (!has_room()) return false;
+    return threads_ == nullptr ? turns_.empty() || length <= kSlice : piece_of(length) == length;
+}
+
 ucs_status_t CopyQueue::start(CopyGroup& group, const LocalCopy& given, Completion* completion) {
     if (given.left() == 0) return UCS_OK;
     LocalCopy copy = given;
-    if (has_room() && (turns_.empty() || copy.left() <= kSlice)) {
+    if (is_due_at_once(copy.left())) {
         const ucs_status_t status = advance(copy, piece_of(copy.left()));
         if (status != UCS_OK || copy.left() == 0) return status;
     }
     CopyRecord* const record = add(group, copy, completion, false);
     if (record == nullptr) return UCS_ERR_NO_MEMORY;
-    turns_.push_back(*record);
+    const bool is_shared = threads_ != nullptr && threads_->share(*record, owner_);
+    (is_shared ? shared_ : turns_).push_back(*record);
     return UCS_INPROGRESS;
 }
 
@@ -78,19 +98,24 @@ ucs_status_t CopyQueue::flush(CopyGroup& group, Completion* completion) {
     return add(group, nothing, completion, true) == nullptr ? UCS_ERR_NO_MEMORY : UCS_INPROGRESS;
 }
 
+void CopyQueue::flush_groups(Turns& copies, CompletionGroup& gather, ucs_status_t* status) {
+    for (CopyRecord& record : copies) {
+        if (*status != UCS_OK || record.group->visit == visits_) continue;
+        record.group->visit = visits_;
+        const ucs_status_t begun = flush(*record.group, gather.add());
+        if (begun == UCS_INPROGRESS) continue;
+        gather.cancel();
+        *status = begun;
+    }
+}
+
 ucs_status_t CopyQueue::flush_all(Completion* completion) {
-    if (turns_.empty()) return UCS_OK;
+    if (empty()) return UCS_OK;
     ++visits_;
     CompletionGroup* const gather = CompletionGroup::start(completion);
     ucs_status_t status = UCS_OK;
-    for (CopyRecord& record : turns_) {
-        if (status != UCS_OK || record.group->visit == visits_) continue;
-        record.group->visit = visits_;
-        const ucs_status_t begun = flush(*record.group, gather->add());
-        if (begun == UCS_INPROGRESS) continue;
-        gather->cancel();
-        status = begun;
-    }
+    flush_groups(turns_, *gather, &status);
+    flush_groups(shared_, *gather, &status);
     if (status == UCS_OK) return gather->finish();
     gather->abandon();
     return status;
@@ -126,11 +151,33 @@ void CopyQueue::cancel(CopyGroup& group) {
     while (group.has_copies()) {
         CopyRecord& record = group.records.front();
         group.records.pop_front();
-        if (!record.is_flush) turns_.erase(turns_.iterator_to(record));
+        if (record.owner != nullptr) {
+            threads_->withdraw(record);
+            shared_.erase(shared_.iterator_to(record));
+        } else if (!record.is_flush) {
+            turns_.erase(turns_.iterator_to(record));
+        }
         record.status = UCS_ERR_CANCELED;
         done_.push_back(record);
     }
     complete_done();
+}
+
+// A part of what threads have, and what they have done.
+unsigned CopyQueue::progress_shared() {
+    CopyThreads::Piece piece;
+    while (has_room() &&
+           threads_->take(owner_, std::max(static_cast<size_t>(left_), kSlice), &piece))
+        threads_->give_back(piece, move(piece));
+    unsigned ended = 0;
+    while (CopyThreads::Copy* copy = threads_->next_done(owner_)) {
+        auto& record = static_cast<CopyRecord&>(*copy);
+        shared_.erase(shared_.iterator_to(record));
+        finish(record, record.status);
+        complete_done();
+        ++ended;
+    }
+    return ended;
 }
 
 unsigned CopyQueue::progress() {
@@ -154,6 +201,7 @@ unsigned CopyQueue::progress() {
         complete_done();
         ++ended;
     }
+    if (!shared_.empty()) ended += progress_shared();
     // Those who wait for room, and calls until the next progress, are not to wait for long copies.
     left_ = given_ = std::max(left_, kLeast);
     return ended;

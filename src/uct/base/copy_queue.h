@@ -11,27 +11,28 @@
 
 #include "ucs/datastruct/memory_pool.h"
 #include "ucs/sys/time.h"
+#include "uct/base/copy_threads.h"
 #include "uct/base/local_copy.h"
 
 namespace uct {
 
+class CompletionGroup;
 class CopyGroup;
 
 // Of a CopyQueue: a copy, or a flush that waits for the copies before it.
-struct CopyRecord {
+struct CopyRecord : CopyThreads::Copy {
     using Hook = boost::intrusive::list_member_hook<
         boost::intrusive::link_mode<boost::intrusive::safe_link>>;
 
     CopyRecord(const LocalCopy& its_copy, CopyGroup* owner, Completion* told, bool only_waits)
-        : copy(its_copy), group(owner), completion(told), is_flush(only_waits) {}
+        : CopyThreads::Copy(its_copy), group(owner), completion(told), is_flush(only_waits) {}
 
-    LocalCopy copy;
     CopyGroup* group;
     Completion* completion;  // null: nobody is told
     const bool is_flush;
-    ucs_status_t status = UCS_OK;
-    Hook turn{};  // among the copies that wait for their turn, or the records that are done
-    Hook age{};   // in its group, the oldest first
+    Hook
+        turn{};  // among those that wait for their turn, those with threads, or those that are done
+    Hook age{};  // in its group, the oldest first
 };
 
 // The copies of one endpoint, which derives from it.
@@ -59,9 +60,12 @@ class CopyGroup {
     ~CopyGroup() { assert(records.empty()); }
 };
 
-// Copies within a host, done by the processor that asks for them. A long one goes in pieces, one in
-// each progress of its interface, so that no call of a program takes longer than about kTurn, and
-// several share the turns, round robin by bytes. So a copy may be asynchronous, as on a network.
+// Copies within a host, done by the processor that asks for them, and by threads if there are any:
+// what cannot be done at once is shared with these, and progress() does a turn's part of it, so
+// that they make nothing slower. The rest is about a queue without threads. A long one goes in
+// pieces, one in each progress of its interface, so that no call of a program takes longer than
+// about kTurn, and several share the turns, round robin by bytes. So a copy may be asynchronous, as
+// on a network.
 //
 // How many bytes a turn is worth follows from the rate of the copies so far. Copies of up to kSlice
 // bytes are done at once while the turn is worth anything yet, also before long ones that wait: a
@@ -79,12 +83,12 @@ class CopyQueue {
     // Bytes a second, until one was timed.
     static constexpr double kAssumedRate = 8e9;
 
-    // Copies contiguous bytes of this process to those of a peer, or from there, at once.
-    using Move = ucs_status_t (*)(CopyDirection direction, const Iov& piece, uint64_t remote,
-                                  RemoteKey key);
-
-    CopyQueue(const ucs::Clock& clock, Move move) : clock_(clock), move_(move) {}
+    // @param threads  null: there are none; else they outlive the queue
+    CopyQueue(const ucs::Clock& clock, CopyThreads::Move move, CopyThreads* threads = nullptr)
+        : clock_(clock), threads_(threads), owner_(move) {}
     CopyQueue(const CopyQueue&) = delete;
+    // It is written to when threads are done with a copy while its owner sleeps.
+    void set_wake_descriptor(int descriptor) { owner_.wake_descriptor = descriptor; }
 
     // @param completion  may be null
     // @return UCS_OK: done; UCS_INPROGRESS: a part of it is, the completion will be called; or the
@@ -100,13 +104,17 @@ class CopyQueue {
     // the same call of progress has run. @return copies that have ended
     unsigned progress();
     // There are copies under way, or the turn is used up: progress() is to be called.
-    bool needs_progress() const { return left_ <= 0 || !turns_.empty(); }
+    bool needs_progress() const { return left_ <= 0 || !empty(); }
     // progress() has something to do, if only to begin a new turn for copies that are to come: with
     // what the last ones left of theirs they would be cut in two.
     bool wants_progress() const {
         return needs_progress() || left_ + static_cast<ptrdiff_t>(kSlice / 2) < turn();
     }
-    bool empty() const { return turns_.empty(); }
+    bool empty() const { return turns_.empty() && shared_.empty(); }
+    // Nothing is to be done before threads write to the descriptor. @return false: something is
+    bool sleep() {
+        return left_ > 0 && turns_.empty() && (shared_.empty() || threads_->sleep(owner_));
+    }
 
     // --- other copies in the same calls, which count as well
 
@@ -126,20 +134,27 @@ class CopyQueue {
 
     ptrdiff_t turn() const { return static_cast<ptrdiff_t>(turn_); }
     ucs_status_t advance(LocalCopy& copy, size_t bytes);
+    ucs_status_t move(const CopyThreads::Piece& piece);
+    void note_rate(size_t bytes, ucs::Time begin);
+    bool is_due_at_once(size_t length) const;
+    void flush_groups(Turns& copies, CompletionGroup& gather, ucs_status_t* status);
+    unsigned progress_shared();
     size_t piece_of(size_t length) const;
     CopyRecord* add(CopyGroup& group, const LocalCopy& copy, Completion* completion, bool is_flush);
     void finish(CopyRecord& record, ucs_status_t status);
     void complete_done();
 
     const ucs::Clock& clock_;
-    const Move move_;
+    CopyThreads* const threads_;
+    CopyThreads::Owner owner_;
     double seconds_per_byte_ = 1 / kAssumedRate;
     size_t turn_ = 320 * 1024;
     ptrdiff_t left_ = 320 * 1024;  // of the turn
     ptrdiff_t given_ = left_;      // what the last progress() left of it
     uint64_t visits_ = 0;
-    Turns turns_;  // copies, whose turn it is first
-    Turns done_;   // their completions are to be called
+    Turns turns_;   // copies, whose turn it is first
+    Turns shared_;  // copies that threads have, the oldest first
+    Turns done_;    // their completions are to be called
     ucs::ObjectPool<CopyRecord> records_{"local copies", 16};
 };
 

@@ -58,7 +58,8 @@ class ForwardingInterface : public Interface {
                 this,
                 params_.worker_id,
                 params_.estimated_endpoints,
-                params_.config};
+                params_.config,
+                params_.copy_threads};
     }
     const AmTable& am_table() const { return params_.am_table; }
     // It is open: its attributes are this one's, to be changed.

@@ -96,7 +96,7 @@ SelfInterface::SelfInterface(const InterfaceParams& params)
              .object_size = sizeof(SelfMessage) + kZeroCopy,
              .objects_per_chunk = 8,
              .max_objects = kMaxMessages}),
-      copies_(params.clock, move) {
+      copies_(params.clock, move, params.copy_threads) {
     attributes_ = attributes_of(kSelf);
     attributes_.device = "memory";
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;

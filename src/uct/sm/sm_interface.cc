@@ -55,7 +55,7 @@ SmInterface::SmInterface(const Config& config, const InterfaceParams& params,
                          const TransportDeclaration& transport)
     : config_(config),
       params_(params),
-      copies_(params.clock, move),
+      copies_(params.clock, move, params.copy_threads),
       scratch_(new std::byte[config.segment_size]) {
     const size_t segment = config.segment_size;
     attributes_ = attributes_of(transport);
@@ -85,7 +85,9 @@ ucs_status_t SmInterface::get_device_address(std::span<std::byte> address) const
 // --- sleeping
 
 ucs_status_t SmInterface::open_pipe() {
-    return pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) == 0 ? UCS_OK : UCS_ERR_NO_RESOURCE;
+    if (pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) != 0) return UCS_ERR_NO_RESOURCE;
+    copies_.set_wake_descriptor(wake_pipe_[1]);
+    return UCS_OK;
 }
 
 ucs_status_t SmInterface::arm() {
@@ -94,7 +96,7 @@ ucs_status_t SmInterface::arm() {
     }
     // What waits for room in a peer's queue keeps nobody awake: a thread that serves the peer as
     // well, after this side has gone to sleep, would never come to make room.
-    if (!failures_.empty() || copies_.needs_progress()) return UCS_ERR_BUSY;
+    if (!failures_.empty() || !copies_.sleep()) return UCS_ERR_BUSY;
     is_asleep_ = has_events_ = true;
     return fall_asleep();
 }

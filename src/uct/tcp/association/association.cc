@@ -157,8 +157,8 @@ void Association::check(ucs::Time now) {
     constexpr ucs::Duration kSeldomest = std::chrono::seconds(1);
     next_check_ = now + std::clamp(patience_ / 8, kOftenest, kSeldomest);
     drop_silent(now);
-    const bool waits = std::ranges::any_of(connections_, [](const auto& connection) {
-        return connection != nullptr && connection->has_bytes_under_way();
+    const bool waits = std::ranges::any_of(connections_, [now](const auto& connection) {
+        return connection != nullptr && connection->look(now).is_awaited;
     });
     if (is_watched() && (!waits || live_session_ != nullptr)) WatchHook::unlink();
 }

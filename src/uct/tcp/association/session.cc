@@ -104,11 +104,14 @@ void Session::stop() {
 // --- sending
 
 void Session::trim() {
+    forget_all_but(connection_.in_doubt());
+}
+
+// @param waiting  so many of the last bytes may not be with the peer's kernel
+void Session::forget_all_but(uint64_t waiting) {
     // Until the peer has sent something here, its end may be one that nobody reads.
-    if (connection_.received() >= trusted_at_ && connection_.is_open()) {
-        const uint64_t waiting = connection_.in_doubt();
+    if (connection_.received() >= trusted_at_ && connection_.is_open())
         history_.forget_until(history_.given() - std::min(history_.given(), waiting));
-    }
     next_trim_ = history_.size() + kTrimStep;
 }
 
@@ -214,18 +217,31 @@ void Session::on_carrier(const NetworkDevice& device, bool is_up) {
     }
 }
 
+void Session::note_heard(ucs::Time now) {
+    for (unsigned i = 0; i < Association::kMaxConnections; ++i) {
+        if (TcpConnection* connection = association_.existing(i)) connection->note_heard(now);
+    }
+}
+
 // How things are with what was sent. It is not asked again before an answer that is awaited can be
-// missed: many sessions that are busy cost few calls of the system.
+// missed, and not while the peer is heard: many sessions that are busy cost few calls of the
+// system.
 // @return whether nothing is left to look after
 bool Session::ask_kernel(ucs::Time now) {
     bool is_idle = is_home_, is_stuck = false;
     silence_patience_ = kAnswerTime;
     ucs::Duration quiet{};
-    trim();
     for (unsigned i = 0; i < Association::kMaxConnections; ++i) {
-        const TcpConnection* connection = association_.existing(i);
+        TcpConnection* connection = association_.existing(i);
         if (connection == nullptr) continue;
-        const Answers answers = Answers::of(connection->socket());
+        const Answers answers = connection->look(now);
+        if (connection == &connection_) {
+            if (answers.was_asked || !answers.is_awaited) {
+                forget_all_but(answers.bytes);
+            } else if (history_.size() >= kKeptUnasked) {
+                trim();
+            }
+        }
         if (!answers.is_awaited) continue;
         is_idle = false;
         quiet = std::max(quiet, answers.quiet);
@@ -242,6 +258,7 @@ bool Session::ask_kernel(ucs::Time now) {
 
 void Session::check(ucs::Time now) {
     next_check_ = now + kWatch;
+    note_heard(now);
     if (trouble_.is_running()) trouble_.look(now, patience_);
     if (now >= next_drop_) {
         next_drop_ = now + std::min(kDropInterval, patience_ / 8);

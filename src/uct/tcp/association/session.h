@@ -116,11 +116,15 @@ class Session final : public EventTarget, public Timer, public Watched {
 
     // Bytes kept between two questions to the kernel what it has got rid of.
     static constexpr size_t kTrimStep = 256 * 1024;
+    // And while its peer is heard, for other questions need not be asked then.
+    static constexpr size_t kKeptUnasked = 32 * 1024;
     // Between two attempts, at first.
     static constexpr ucs::Duration kRetry = std::chrono::milliseconds(50);
 
     ucs::Time now() const;
     void trim();
+    void forget_all_but(uint64_t waiting);
+    void note_heard(ucs::Time now);
     bool ask_kernel(ucs::Time now);
     void set_phase(Phase phase, ucs::Duration span);
     bool is_near(const Course& course) const;

@@ -270,6 +270,8 @@ void TcpConnection::opened(Beginning beginning) {
     no_way_.over();
     peer_left_ = false;
     silence_.over();
+    heard_at_ = looked_at_ = {};
+    ++given_;
     handshake_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
@@ -386,8 +388,8 @@ void TcpConnection::drain() {
     }
 }
 
-uint64_t TcpConnection::in_doubt() const {
-    const uint64_t bytes = under_way(stream_.socket()) + stream_.backlog();
+uint64_t TcpConnection::in_doubt(uint64_t unanswered) const {
+    const uint64_t bytes = unanswered + stream_.backlog();
     // Nobody can read a record that is not all there.
     return bytes > 0 && stream_.tls() != nullptr ? bytes + TlsContext::kRecord : bytes;
 }
@@ -419,9 +421,23 @@ bool TcpConnection::lingers() {
     // Sent is not enough: what the peer sends to a closed socket would throw it away.
     return !has_all_arrived();
 }
+
+Answers TcpConnection::look(ucs::Time now) {
+    if (!is_open()) return {};
+    note_heard(now);
+    if (arrived_ == given_ && stream_.backlog() == 0) return {};
+    if (now - heard_at_ < Answers::kSilence) return {.is_awaited = true, .quiet = now - heard_at_};
+    if (looked_at_ == now) return answers_;
+    looked_at_ = now;
+    answers_ = Answers::of(stream_.socket());
+    answers_.bytes = in_doubt(answers_.bytes);
+    answers_.is_awaited = answers_.bytes != 0;
+    if (!answers_.is_awaited) arrived_ = given_;
+    return answers_;
+}
+
 void TcpConnection::drop_if_silent(ucs::Time now, ucs::Duration patience) {
-    if (is_open() && silence_.lasts(Unanswered::of(stream_.socket()), now, patience))
-        ended(ETIMEDOUT);
+    if (is_open() && silence_.lasts(look(now), now, patience)) ended(ETIMEDOUT);
 }
 
 void TcpConnection::abort() {

@@ -120,12 +120,22 @@ class TcpConnection final : public EventTarget, public Timer {
     void close();
     // The same, and what the kernel has still to send is not sent.
     void abort();
+    // What is known of the answers to what was sent. The kernel is asked only of what may have no
+    // answer: not while all is known to have arrived, not within kSilence of the last bytes that
+    // came, and once for a time.
+    Answers look(ucs::Time now);
+    // To be called often: bytes that came count as heard then.
+    void note_heard(ucs::Time now) {
+        if (received_ == heard_) return;
+        heard_ = received_;
+        heard_at_ = now;
+    }
     // Give the connection up if the other end's kernel has not answered for too long.
     void drop_if_silent(ucs::Time now, ucs::Duration patience);
     // Has the other end's kernel not got all that this one's was given?
     bool has_bytes_under_way() const { return is_open() && in_doubt() > 0; }
     // So many of the last bytes that were sent may not be with the other end's kernel.
-    uint64_t in_doubt() const;
+    uint64_t in_doubt() const { return in_doubt(under_way(stream_.socket())); }
 
   private:
     // Payload of a put or a get reply on its way to its place.
@@ -160,6 +170,8 @@ class TcpConnection final : public EventTarget, public Timer {
     void watch(uint32_t events);
     void watch_as_needed();
     bool has_all_arrived() const;
+    // The same as in_doubt(), of so many bytes that the other end's kernel has not acknowledged.
+    uint64_t in_doubt(uint64_t unanswered) const;
     bool wants_output() const { return !queue_.empty() || stream_.backlog() > 0 || is_replaying(); }
     size_t transmit(std::span<const iovec> pieces);
     ssize_t encrypt(std::span<const iovec> pieces);
@@ -205,6 +217,12 @@ class TcpConnection final : public EventTarget, public Timer {
     ucs_status_t failure_ = UCS_OK;
     ObservedTime no_way_;  // no way led to the peer for so long
     uint64_t received_ = 0;
+    uint64_t heard_ = 0;    // of received_, when it was looked at last
+    ucs::Time heard_at_{};  // when that had grown
+    uint64_t given_ = 1;    // bytes to the kernel, and what it may have had before
+    uint64_t arrived_ = 0;  // so many of them are known to be with the other end's
+    ucs::Time looked_at_{};
+    Answers answers_;  // at that time
     Silence silence_;
     SocketStream stream_;
     OutputQueue queue_;

@@ -59,6 +59,7 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
         has_faulted_ |= taken < 0 && errno == EFAULT;
         return 0;
     }
+    given_ += static_cast<size_t>(taken);
     if (Session* session = association_.session(); session != nullptr) {
         if (index_ == 0) session->sent(pieces, static_cast<size_t>(taken));
         if (!session->is_watched()) session->watch();
@@ -90,6 +91,7 @@ bool TcpConnection::replay() {
         const size_t count = history.gather(pieces);
         const ssize_t taken = stream_.send(std::span(pieces).first(count));
         if (taken <= 0) return false;
+        given_ += static_cast<size_t>(taken);
         history.replayed(static_cast<size_t>(taken));
     }
     return true;

@@ -186,6 +186,7 @@ uint64_t TcpInterface::name_of(const RemoteAddress& remote) const {
 unsigned TcpInterface::poll() {
     const unsigned count = events_.poll();
     if (carrier().take_change()) [[unlikely]] {
+        for (Rail* member : rails()) member->forget_routes();
         for (Rail* member : rails()) member->on_carrier(device(), has_carrier());
     }
     return count;

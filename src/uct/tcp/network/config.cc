@@ -61,6 +61,11 @@ constexpr ucs::config::Field<C> kFields[] = {
                            "Endpoints of an interface that selection reckons with."),
     field<&C::af_prio>("AF_PRIO", "inet,inet6",
                        "Address families, best first, of an interface with several addresses."),
+    field<&C::busy_poll>("BUSY_POLL", "0",
+                         "Microseconds for which a look for what has come asks the device itself "
+                         "(SO_BUSY_POLL), where its driver can; 0: as the system is set. More than "
+                         "that takes CAP_NET_ADMIN.",
+                         {.most = "1000000"}),
     field<&C::keepidle>("KEEPIDLE", "10s",
                         "Silence after which the kernel asks whether the peer lives, in whole "
                         "seconds; inf: never.",

@@ -30,6 +30,7 @@ struct Config {
     ucs::config::Range<uint16_t> port_range;
     size_t max_num_eps;
     std::vector<std::string> af_prio;
+    unsigned busy_poll;  // microseconds
     ucs::Duration keepidle;
     unsigned keepcnt;
     ucs::Duration keepintvl;

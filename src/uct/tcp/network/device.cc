@@ -128,4 +128,16 @@ bool routes_through(const NetworkDevice& device, const IpAddress& to) {
            probe.local().ip() == device.address;
 }
 
+bool Routes::lead_to(const IpAddress& to, ucs::Time now) {
+    std::array<uint8_t, 17> key;
+    key[0] = to.version;
+    std::ranges::copy(to.bytes, key.begin() + 1);
+    const auto known = answers_.find(key);
+    if (known != answers_.end() && now < known->second.asked + kAge) return known->second.leads;
+    if (answers_.size() >= kMost) answers_.clear();
+    const bool leads = ask_(device_, to);
+    answers_.insert_or_assign(key, Answer{leads, now});
+    return leads;
+}
+
 }  // namespace uct::tcp

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ucs/net/socket.h"
+#include "ucs/sys/time.h"
 
 namespace uct::tcp {
 
@@ -41,7 +45,34 @@ LinkFacts link_facts(const NetworkDevice& device);
 // The same for all processes of one network namespace of one running system.
 uint64_t network_namespace_id();
 
-// Would the kernel send to that address from this device's? Nothing is sent.
+// Would the kernel send to that address from this device's? Nothing is sent. Four system calls.
 bool routes_through(const NetworkDevice& device, const IpAddress& to);
+
+// The same, asked once for an address and a second.
+class Routes {
+  public:
+    using Ask = bool (*)(const NetworkDevice& device, const IpAddress& to);
+
+    // @param device  outlives this
+    explicit Routes(const NetworkDevice& device, Ask ask = routes_through)
+        : device_(device), ask_(ask) {}
+
+    bool lead_to(const IpAddress& to, ucs::Time now);
+    // A device has lost its link, or has it back: routes change with that.
+    void forget() { answers_.clear(); }
+    size_t kept() const { return answers_.size(); }
+
+  private:
+    static constexpr ucs::Duration kAge = std::chrono::seconds(1);
+    static constexpr size_t kMost = 4096;  // answers that are kept
+    struct Answer {
+        bool leads;
+        ucs::Time asked;
+    };
+
+    const NetworkDevice& device_;
+    const Ask ask_;
+    std::map<std::array<uint8_t, 17>, Answer> answers_;  // by version and address
+};
 
 }  // namespace uct::tcp

@@ -100,6 +100,8 @@ ucs::Duration user_timeout(const Config& config) {
 
 void tune(const Socket& socket, const Config& config) {
     if (config.nodelay) set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
+    if (config.busy_poll != 0)
+        set(socket, SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(config.busy_poll), "SO_BUSY_POLL");
     set_keep_alive(socket, config);
     repeat_often(socket, config);
 }
@@ -205,9 +207,12 @@ ucs::Duration time_without_answer(const Socket& socket) {
 
 Answers Answers::of(const Socket& socket) {
     Answers answers;
-    answers.is_awaited = under_way(socket) != 0;
+    answers.was_asked = true;
+    answers.bytes = under_way(socket);
+    answers.is_awaited = answers.bytes != 0;
     tcp_info info{};
     if (!answers.is_awaited || !ask(socket, &info)) return answers;
+    answers.packets = std::max<unsigned>(info.tcpi_retransmits, info.tcpi_probes);
     answers.quiet = std::chrono::milliseconds(info.tcpi_last_ack_recv);
     answers.round_trip = std::chrono::microseconds(info.tcpi_rtt);
     answers.is_silent =
@@ -215,22 +220,15 @@ Answers Answers::of(const Socket& socket) {
     return answers;
 }
 
-Unanswered Unanswered::of(const Socket& socket) {
-    tcp_info info{};
-    if (under_way(socket) == 0 || !ask(socket, &info)) return {};
-    return {std::max<unsigned>(info.tcpi_retransmits, info.tcpi_probes),
-            std::chrono::milliseconds(info.tcpi_last_ack_recv)};
-}
-
-bool Silence::lasts(const Unanswered& unanswered, ucs::Time now, ucs::Duration patience) {
-    if (unanswered.packets == 0) {
+bool Silence::lasts(const Answers& answers, ucs::Time now, ucs::Duration patience) {
+    if (answers.packets == 0) {
         over();
         return false;
     }
     // That nothing was heard before the first of them was sent says nothing of them.
     time_.look(now, patience);
-    time_.at_most(unanswered.quiet);
-    return unanswered.packets >= kEnough && time_.length() >= patience;
+    time_.at_most(answers.quiet);
+    return answers.packets >= kEnough && time_.length() >= patience;
 }
 
 }  // namespace uct::tcp

@@ -42,7 +42,10 @@ struct Answers {
     static constexpr ucs::Duration kSilence = std::chrono::milliseconds(200);
 
     bool is_awaited = false;     // there are bytes that the other end's kernel has not acknowledged
+    bool was_asked = false;      // the kernel, for what follows
     bool is_silent = false;      // they were sent again, and nothing was heard for kSilence
+    uint64_t bytes = 0;          // that are not acknowledged
+    unsigned packets = 0;        // sent again, or sent as probes, since the last answer
     ucs::Duration quiet{};       // since the last answer, if one is awaited
     ucs::Duration round_trip{};  // in the kernel's opinion
 
@@ -82,13 +85,6 @@ class ObservedTime {
     ucs::Duration length_{};
 };
 
-// What the kernel says of a connection's packets that wait for an answer.
-struct Unanswered {
-    unsigned packets = 0;   // sent again, or sent as probes, since the last answer
-    ucs::Duration quiet{};  // since the last packet that acknowledged anything
-    static Unanswered of(const Socket& socket);
-};
-
 // Tells a peer whose host is gone from one whose program does not read: the kernel of the second
 // answers, with a window of nought, for as long as it takes.
 //
@@ -97,7 +93,7 @@ struct Unanswered {
 class Silence {
   public:
     // @return whether nothing was answered for so long, while this process looked on
-    bool lasts(const Unanswered& unanswered, ucs::Time now, ucs::Duration patience);
+    bool lasts(const Answers& answers, ucs::Time now, ucs::Duration patience);
     void over() { time_.over(); }
 
   private:

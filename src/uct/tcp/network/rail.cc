@@ -36,6 +36,7 @@ Rail::Rail(const NetworkDevice& device, const Config& config, const InterfacePar
                    sizeof(wire::FrameHeader)),
       encryption_(config.encrypt ? std::make_shared<TlsContext>() : nullptr),
       carrier_(device_),
+      routes_(device_),
       rails_(shared_by_worker<RailSet>(params.am_table)) {
     address_.id = nonzero_id();
     address_.secret = {ucs::unique_id(), ucs::unique_id()};
@@ -56,7 +57,7 @@ bool Rail::reaches(const DeviceAddress& device) const {
         return device.loopback && device_.loopback && device.place == place_;
     }
     return device_.address.shares_prefix(device.ip, device_.prefix) || device.place == place_ ||
-           routes_through(device_, device.ip);
+           routes_.lead_to(device.ip, now());
 }
 
 bool Rail::is_on_link(const DeviceAddress& device) const {

@@ -82,6 +82,8 @@ class Rail {
     size_t max_message() const { return max_message_; }
 
     bool reaches(const DeviceAddress& device) const;
+    // Links have changed.
+    void forget_routes() { routes_.forget(); }
     // Is that another host of this device's own network?
     bool is_on_link(const DeviceAddress& device) const;
     Carrier& carrier() { return carrier_; }
@@ -121,6 +123,7 @@ class Rail {
     const std::shared_ptr<TlsContext> encryption_;
     ListenerAddress address_;
     Carrier carrier_;
+    mutable Routes routes_;
     bool is_leaving_ = false;
     const std::shared_ptr<RailSet> rails_;
 };

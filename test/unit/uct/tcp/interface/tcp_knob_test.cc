@@ -268,5 +268,30 @@ TEST(TcpKnobs, CongestionControlIsRenoWithinAHost) {
     EXPECT_EQ(congestion_controls(systems), std::set<std::string>{systems});
 }
 
+// Both ends, who connects and who is connected to.
+TEST(TcpKnobs, BusyPollIsAnOptionOfConnections) {
+    const auto value_with = [](const Settings& settings) {
+        TcpWorld world(2, settings);
+        Endpoint& endpoint = world.connect(0, 1);
+        send_bcopy(world, endpoint, 1, "hello");
+        world.until([&] { return world.peer(1).received.size() == 1; });
+        std::vector<int> values;
+        for (size_t peer = 0; peer < 2; ++peer) {
+            for (const int descriptor : world.tcp(peer).sockets(0)) {
+                int value = -1;
+                socklen_t length = sizeof(value);
+                EXPECT_EQ(getsockopt(descriptor, SOL_SOCKET, SO_BUSY_POLL, &value, &length), 0);
+                values.push_back(value);
+            }
+        }
+        EXPECT_EQ(values.size(), 2u);
+        return values;
+    };
+    const std::vector<int> usual = value_with({});
+    const std::vector<int> set = value_with({{"TCP_BUSY_POLL", "37"}});
+    if (set == usual) GTEST_SKIP() << "needs CAP_NET_ADMIN, and a kernel that can";
+    EXPECT_EQ(set, std::vector<int>({37, 37}));
+}
+
 }  // namespace
 }  // namespace uct::test

@@ -28,7 +28,7 @@ struct Watch {
     bool looks(unsigned new_packets, ucs::Duration new_quiet) {
         packets = new_packets;
         quiet = new_quiet;
-        return silence.lasts({packets, quiet}, now, kSilence);
+        return silence.lasts({.packets = packets, .quiet = quiet}, now, kSilence);
     }
     // Nothing is heard for so long, and this process looks on, or is stopped and looks then.
     bool waits(std::chrono::seconds span) {
