@@ -54,7 +54,7 @@ void put_failed(OneSided& owner, const StagedPuts::Name& put, ucs_status_t statu
 ucs_status_t write_to_device(OneSided& owner, ucs::MemoryDetector& device, const EmulatedPut& put,
                              Payload payload) {
     StagedPuts& staged = owner.staged_puts;
-    if (staged.is_full() && !put.is_last) {
+    if (staged.lacks_room(put)) {
         const StagedPuts::Put oldest = staged.oldest();
         const bool has_memory =
             find_memory(owner, oldest.to, oldest.length, UCP_MEM_MAP_PROT_REMOTE_WRITE) != nullptr;

@@ -18,9 +18,14 @@ StagedPuts::~StagedPuts() {
     for (const Put& put : puts_) put.copy->abandon();
 }
 
+bool StagedPuts::lacks_room(const EmulatedPut& message) const {
+    const Name name{message.from, message.request};
+    return puts_.size() == kMost && !message.is_last &&
+           std::ranges::find(puts_, name, &Put::name) == puts_.end();
+}
+
 StagedPuts::Puts::iterator StagedPuts::find(const Name& name) {
-    const auto found =
-        std::find_if(puts_.begin(), puts_.end(), [&](const Put& put) { return put.name == name; });
+    const auto found = std::ranges::find(puts_, name, &Put::name);
     if (found == puts_.end()) return found;
     std::rotate(found, found + 1, puts_.end());
     return puts_.end() - 1;
@@ -29,7 +34,7 @@ StagedPuts::Puts::iterator StagedPuts::find(const Name& name) {
 // @return the end of the list if it cannot be
 StagedPuts::Puts::iterator StagedPuts::open(ucs::MemoryDetector& device,
                                             const EmulatedPut& message) {
-    if (is_full()) return puts_.end();
+    if (puts_.size() == kMost) return puts_.end();
     try {
         puts_.reserve(kMost);
     } catch (const std::bad_alloc&) {

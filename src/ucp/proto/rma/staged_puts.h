@@ -36,13 +36,14 @@ class StagedPuts {
         ucs::StagedCopy* copy;
     };
 
-    bool is_full() const { return puts_.size() == kMost; }
+    // Would the message begin a put, and is there no room for it?
+    bool lacks_room(const EmulatedPut& message) const;
     const Put& oldest() const { return puts_.front(); }
 
-    // A message of a put, to memory that its initiator may write to. If is_full(), one that begins
-    // a put is copied by itself.
-    // @param is_last  when this returns UCS_OK every byte of the put is in its place
-    // @return the error of the device, of any of the put's messages: the put has ended
+    // A message of a put, to memory that its initiator may write to. If it lacks room it is copied
+    // by itself.
+    // @return UCS_OK: of the last message, that every byte of the put is in its place; or the error
+    //         of the device, of any of the put's messages: the put has ended
     ucs_status_t write(ucs::MemoryDetector& device, const EmulatedPut& message,
                        std::span<const std::byte> bytes);
     // The put ends here; no effect if there is none. What it has written is in its place then, or,

@@ -5,11 +5,12 @@
 
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "unit/uct/base/copy_group.h"
 
 namespace uct::test {
 namespace {
@@ -36,26 +37,6 @@ ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, Re
     if (machine->rate > 0) machine->clock.advance(ucs::from_seconds(seconds));
     return UCS_OK;
 }
-
-struct Group final : CopyGroup {
-    void copy_failed(ucs_status_t status) override { failure = status; }
-    void copies_done() override { ++times_done; }
-    ucs_status_t failure = UCS_OK;
-    int times_done = 0;
-};
-
-struct Done : Completion {
-    Done() {
-        count = 1;
-        callback = [](Completion* self) {
-            auto& done = *static_cast<Done*>(self);
-            done.is_done = true;
-            if (done.then) done.then();
-        };
-    }
-    bool is_done = false;
-    std::function<void()> then;
-};
 
 class CopyQueueTest : public testing::Test {
   protected:

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <thread>
 
-#include "uct/base/copy_queue.h"
+#include "unit/uct/base/copy_group.h"
 
 namespace uct::test {
 namespace {
@@ -49,21 +49,6 @@ ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, Re
     if (is_thread) --machine->held;
     return UCS_OK;
 }
-
-struct Group final : CopyGroup {
-    void copy_failed(ucs_status_t status) override { failure = status; }
-    void copies_done() override { ++times_done; }
-    ucs_status_t failure = UCS_OK;
-    int times_done = 0;
-};
-
-struct Done : Completion {
-    Done() {
-        count = 1;
-        callback = [](Completion* self) { static_cast<Done*>(self)->is_done = true; };
-    }
-    bool is_done = false;
-};
 
 // Memory here and there.
 struct Bytes {
