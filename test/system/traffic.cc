@@ -37,18 +37,13 @@ Party::Inbound::~Inbound() {
     if (handle_ != nullptr) ucp_mem_unmap(party.context_, handle_);
 }
 
-void Party::Inbound::received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
-                              void* user_data) {
-    auto& self = *static_cast<Inbound*>(user_data);
-    const bool is_claim = request == self.claim_receive;
-    (is_claim ? self.claim_receive : self.receive) = nullptr;
-    ucp_request_free(request);
-    if (status == UCS_ERR_CANCELED || self.forgiven || self.party.abandoned_) return;
-    if (status != UCS_OK && self.may_fail) {
-        ++(is_claim ? self.report().claims : self.report().tagged);
+void Party::Inbound::received(const Receive& ended, ucs_status_t status, size_t length) {
+    if (status == UCS_ERR_CANCELED || forgiven || party.abandoned_) return;
+    if (status != UCS_OK && may_fail) {
+        ++(ended.is_claim ? report().claims : report().tagged);
         return;
     }
-    is_claim ? self.on_claim(status, info->length) : self.on_tagged(status, info->length);
+    ended.is_claim ? on_claim(status, length) : on_tagged(status, length);
 }
 
 void Party::Inbound::on_tagged(ucs_status_t status, size_t length) {
@@ -79,26 +74,37 @@ void Party::Inbound::on_claim(ucs_status_t status, size_t length) {
     report().claims = number + 1;
 }
 
-void Party::Inbound::post(bool claim) {
+void Party::Inbound::Receive::post() {
     ucp_request_param_t param{};
     param.op_attr_mask =
         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     param.user_data = this;
-    param.cb.recv = received;
-    ucs_status_ptr_t& request = claim ? claim_receive : receive;
-    request =
-        claim ? ucp_tag_recv_nbx(party.worker_, &claimed, 8, kClaimTag | from, ~uint64_t{0}, &param)
-              : ucp_tag_recv_nbx(party.worker_, buffer.data(), buffer.size(), from, ~uint64_t{0},
-                                 &param);
+    param.cb.recv = [](void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                       void* user_data) {
+        auto& self = *static_cast<Receive*>(user_data);
+        self.is_posted = false;
+        ucp_request_free(request);
+        self.owner.received(self, status, info->length);
+    };
+    is_posted = true;
+    const ucp_worker_h worker = owner.party.worker_;
+    const uint64_t from = owner.from;
+    request = is_claim ? ucp_tag_recv_nbx(worker, &owner.claimed, 8, kClaimTag | from, ~uint64_t{0},
+                                          &param)
+                       : ucp_tag_recv_nbx(worker, owner.buffer.data(), owner.buffer.size(), from,
+                                          ~uint64_t{0}, &param);
     if (UCS_PTR_IS_PTR(request)) return;
-    request = nullptr;
-    party.fail("a receive cannot be posted");
+    is_posted = false;
+    owner.party.fail("a receive cannot be posted");
+}
+
+void Party::Inbound::Receive::cancel() {
+    if (is_posted) ucp_request_cancel(owner.party.worker_, request);
 }
 
 void Party::Inbound::cancel() {
-    for (const ucs_status_ptr_t request : {receive, claim_receive}) {
-        if (request != nullptr) ucp_request_cancel(party.worker_, request);
-    }
+    receive.cancel();
+    claim_receive.cancel();
 }
 
 void Party::Inbound::handle(uint64_t number, const void* data, size_t length) {
@@ -129,8 +135,9 @@ void Party::Inbound::check_fence() {
 
 void Party::Inbound::poll() {
     if (forgiven || party.abandoned_) return;
-    if (receive == nullptr) post(false);
-    if (claim_receive == nullptr) post(true);
+    for (Receive* each : {&receive, &claim_receive}) {
+        if (!each->is_posted) each->post();
+    }
     check_fence();
 }
 

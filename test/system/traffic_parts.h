@@ -35,11 +35,20 @@ struct Layout {
 };
 
 struct Party::Inbound {
+    // Posted again and again. It may end within the call that posts it.
+    struct Receive {
+        void post();
+        void cancel();
+        Inbound& owner;
+        const bool is_claim;
+        bool is_posted = false;
+        ucs_status_ptr_t request = nullptr;
+    };
+
     Inbound(Party& party, size_t from);
     ~Inbound();
 
     void poll();
-    void post(bool claim);
     void cancel();
     void handle(uint64_t number, const void* data, size_t length);
     std::string describe() const;
@@ -51,7 +60,7 @@ struct Party::Inbound {
     const size_t from;
     const Layout layout;
     bool may_fail = false, forgiven = false;
-    ucs_status_ptr_t receive = nullptr, claim_receive = nullptr;
+    Receive receive{*this, false}, claim_receive{*this, true};
     std::vector<uint8_t> buffer;
     uint64_t claimed = 0;
     std::vector<uint64_t> memory;
@@ -62,8 +71,7 @@ struct Party::Inbound {
     void on_tagged(ucs_status_t status, size_t length);
     void on_claim(ucs_status_t status, size_t length);
     void check_fence();
-    static void received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
-                         void* user_data);
+    void received(const Receive& ended, ucs_status_t status, size_t length);
 };
 
 struct Party::Outbound {

@@ -31,7 +31,8 @@ typedef enum {
     UCP_OP_ATTR_FIELD_REMOTE = UCS_BIT(10),
     UCP_OP_ATTR_FIELD_REMOTE_COUNT = UCS_BIT(11),
 
-    UCP_OP_ATTR_FLAG_NO_IMM_CMPL = UCS_BIT(16), /**< return a request also if it ended */
+    UCP_OP_ATTR_FLAG_NO_IMM_CMPL = UCS_BIT(16), /**< return a request also if it ended; the callback
+                                                     of a receive may run before the call returns */
     UCP_OP_ATTR_FLAG_FAST_CMPL = UCS_BIT(17),   /**< give the buffer back soon, even by copying */
     UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL = UCS_BIT(18), /**< end within the call or fail */
     UCP_OP_ATTR_FLAG_MULTI_SEND = UCS_BIT(19)      /**< many to come: bandwidth before latency */
