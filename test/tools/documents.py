@@ -222,7 +222,10 @@ def missing(source, build, document, command, unused):
     if not words or words[0] == "export":
         return None
     makefile = ""
-    for path in [os.path.join(build, "Makefile"), *glob.glob(os.path.join(source, "**/*.am"), recursive=True)]:
+    # Not all of the source folder: a build folder may lie there, in which a release comes and goes.
+    parts = [path for folder in ("src", "test", "contrib", "docs")
+             for path in glob.glob(os.path.join(source, folder, "**/*.am"), recursive=True)]
+    for path in [os.path.join(build, "Makefile"), os.path.join(source, "Makefile.am"), *parts]:
         with open(path, encoding="utf-8") as file:
             makefile += file.read() + "\n"
     if words[0] == "make":
