@@ -25,7 +25,7 @@ size_t bytes_of_turn(double seconds_per_byte) {
 
 }  // namespace
 
-ucs_status_t CopyQueue::advance(LocalCopy& copy, size_t bytes) {
+ucs_status_t CopyQueue::advance_alone(LocalCopy& copy, size_t bytes) {
     const ucs::Time begin = bytes >= kTimed ? clock_.now() : ucs::Time();
     for (size_t done = 0; done < bytes;) {
         const Iov piece = copy.next(bytes - done);
@@ -37,6 +37,49 @@ ucs_status_t CopyQueue::advance(LocalCopy& copy, size_t bytes) {
     spend(bytes);
     note_rate(bytes, begin);
     return UCS_OK;
+}
+
+// None of several pieces: few long copies have them.
+JointCopy CopyQueue::offer(LocalCopy& copy) {
+    const size_t length = copy.left();
+    if (offer_ == nullptr || threads_ != nullptr || length < JointCopy::kLeast ||
+        length > JointCopy::kMost)
+        return {};
+    const Iov piece = copy.next(length);
+    return piece.length == length ? offer_(copy, piece) : JointCopy();
+}
+
+// @return UCS_INPROGRESS: there is more to do, by one of both; the joint copy is none any more if
+//         this side has to do the rest alone
+ucs_status_t CopyQueue::advance_joint(LocalCopy& copy, JointCopy& joint, size_t bytes) {
+    const Iov whole = copy.next(copy.left());
+    size_t offset, length;
+    for (size_t done = 0; done < bytes; done += length) {
+        if (!joint.take(&offset, &length)) return settle(copy, joint);
+        const Iov here{static_cast<std::byte*>(whole.buffer) + offset, length, whole.memory};
+        const ucs_status_t status =
+            move({nullptr, here, copy.remote() + offset, copy.direction(), copy.key()});
+        if (status != UCS_OK) {
+            joint.withdraw();
+            return status;
+        }
+    }
+    return UCS_INPROGRESS;
+}
+
+// Where no chunks are left to take.
+ucs_status_t CopyQueue::settle(LocalCopy& copy, JointCopy& joint) {
+    const ucs_status_t status = joint.look();
+    if (status != UCS_ERR_REJECTED) return status;
+    copy.advance(joint.own_bytes());
+    return UCS_INPROGRESS;
+}
+
+// @return UCS_INPROGRESS: there is more to do
+ucs_status_t CopyQueue::advance(LocalCopy& copy, JointCopy& joint, size_t bytes) {
+    if (joint) return advance_joint(copy, joint, bytes);
+    const ucs_status_t status = advance_alone(copy, bytes);
+    return status == UCS_OK && copy.left() != 0 ? UCS_INPROGRESS : status;
 }
 
 ucs_status_t CopyQueue::move(const CopyThreads::Piece& piece) {
@@ -73,12 +116,14 @@ bool CopyQueue::is_due_at_once(size_t length) const {
 ucs_status_t CopyQueue::start(CopyGroup& group, const LocalCopy& given, Completion* completion) {
     if (given.left() == 0) return UCS_OK;
     LocalCopy copy = given;
+    JointCopy joint = offer(copy);
     if (is_due_at_once(copy.left())) {
-        const ucs_status_t status = advance(copy, piece_of(copy.left()));
-        if (status != UCS_OK || copy.left() == 0) return status;
+        const ucs_status_t status = advance(copy, joint, piece_of(copy.left()));
+        if (status != UCS_INPROGRESS) return status;
     }
     CopyRecord* const record = add(group, copy, completion, false);
     if (record == nullptr) return UCS_ERR_NO_MEMORY;
+    record->joint = std::move(joint);
     const bool is_shared = threads_ != nullptr && threads_->share(*record, owner_);
     (is_shared ? shared_ : turns_).push_back(*record);
     return UCS_INPROGRESS;
@@ -115,6 +160,7 @@ ucs_status_t CopyQueue::flush_all(Completion* completion) {
     CompletionGroup* const gather = CompletionGroup::start(completion);
     ucs_status_t status = UCS_OK;
     flush_groups(turns_, *gather, &status);
+    flush_groups(awaited_, *gather, &status);
     flush_groups(shared_, *gather, &status);
     if (status == UCS_OK) return gather->finish();
     gather->abandon();
@@ -155,7 +201,9 @@ void CopyQueue::cancel(CopyGroup& group) {
             threads_->withdraw(record);
             shared_.erase(shared_.iterator_to(record));
         } else if (!record.is_flush) {
-            turns_.erase(turns_.iterator_to(record));
+            Turns& its = record.is_awaited ? awaited_ : turns_;
+            its.erase(its.iterator_to(record));
+            record.joint.withdraw();
         }
         record.status = UCS_ERR_CANCELED;
         done_.push_back(record);
@@ -180,6 +228,25 @@ unsigned CopyQueue::progress_shared() {
     return ended;
 }
 
+unsigned CopyQueue::progress_awaited() {
+    unsigned ended = 0;
+    for (auto next = awaited_.begin(); next != awaited_.end();) {
+        CopyRecord& record = *next++;
+        const ucs_status_t status = settle(record.copy, record.joint);
+        if (status == UCS_INPROGRESS && record.joint) continue;
+        awaited_.erase(awaited_.iterator_to(record));
+        record.is_awaited = false;
+        if (status == UCS_INPROGRESS) {
+            turns_.push_back(record);
+        } else {
+            finish(record, status);
+            ++ended;
+        }
+    }
+    complete_done();
+    return ended;
+}
+
 unsigned CopyQueue::progress() {
     constexpr auto kLeast = static_cast<ptrdiff_t>(kSlice);
     // Behind a long copy that waits a short one has its slice, too.
@@ -191,16 +258,18 @@ unsigned CopyQueue::progress() {
         turns_.pop_front();
         LocalCopy& copy = record.copy;
         const bool is_alone = turns_.empty();
-        const ucs_status_t status =
-            advance(copy, is_alone ? piece_of(copy.left()) : std::min(copy.left(), slice()));
-        if (status == UCS_OK && copy.left() != 0) {
-            turns_.push_back(record);
+        const ucs_status_t status = advance(
+            copy, record.joint, is_alone ? piece_of(copy.left()) : std::min(copy.left(), slice()));
+        if (status == UCS_INPROGRESS) {
+            record.is_awaited = record.joint && record.joint.is_taken();
+            (record.is_awaited ? awaited_ : turns_).push_back(record);
             continue;
         }
         finish(record, status);
         complete_done();
         ++ended;
     }
+    if (!awaited_.empty()) ended += progress_awaited();
     if (!shared_.empty()) ended += progress_shared();
     // Those who wait for room, and calls until the next progress, are not to wait for long copies.
     left_ = given_ = std::max(left_, kLeast);

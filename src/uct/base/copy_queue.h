@@ -12,6 +12,7 @@
 #include "ucs/datastruct/memory_pool.h"
 #include "ucs/sys/time.h"
 #include "uct/base/copy_threads.h"
+#include "uct/base/joint_copy.h"
 #include "uct/base/local_copy.h"
 
 namespace uct {
@@ -30,9 +31,10 @@ struct CopyRecord : CopyThreads::Copy {
     CopyGroup* group;
     Completion* completion;  // null: nobody is told
     const bool is_flush;
-    Hook
-        turn{};  // among those that wait for their turn, those with threads, or those that are done
-    Hook age{};  // in its group, the oldest first
+    bool is_awaited = false;  // the partner has the last chunks
+    JointCopy joint{};
+    Hook turn{};  // among those that wait for their turn, that are awaited, with threads, or done
+    Hook age{};   // in its group, the oldest first
 };
 
 // The copies of one endpoint, which derives from it.
@@ -65,7 +67,8 @@ class CopyGroup {
 // that they make nothing slower. The rest is about a queue without threads. A long one goes in
 // pieces, one in each progress of its interface, so that no call of a program takes longer than
 // about kTurn, and several share the turns, round robin by bytes. So a copy may be asynchronous, as
-// on a network.
+// on a network. Long ones are offered to the process whose memory is the other end, too, if there
+// is a way (JointCopy).
 //
 // How many bytes a turn is worth follows from the rate of the copies so far. Copies of up to kSlice
 // bytes are done at once while the turn is worth anything yet, also before long ones that wait: a
@@ -83,9 +86,14 @@ class CopyQueue {
     // Bytes a second, until one was timed.
     static constexpr double kAssumedRate = 8e9;
 
-    // @param threads  null: there are none; else they outlive the queue
-    CopyQueue(const ucs::Clock& clock, CopyThreads::Move move, CopyThreads* threads = nullptr)
-        : clock_(clock), threads_(threads), owner_(move) {}
+    // Offers a copy of one piece to its partner; of none if it cannot be.
+    using Offer = JointCopy (*)(const LocalCopy& copy, const Iov& piece);
+
+    // @param threads  null: there are none; else they outlive the queue, and nothing is offered
+    // @param offer    null: to nobody
+    CopyQueue(const ucs::Clock& clock, CopyThreads::Move move, CopyThreads* threads = nullptr,
+              Offer offer = nullptr)
+        : clock_(clock), threads_(threads), offer_(offer), owner_(move) {}
     CopyQueue(const CopyQueue&) = delete;
     // It is written to when threads are done with a copy while its owner sleeps.
     void set_wake_descriptor(int descriptor) { owner_.wake_descriptor = descriptor; }
@@ -110,10 +118,11 @@ class CopyQueue {
     bool wants_progress() const {
         return needs_progress() || left_ + static_cast<ptrdiff_t>(kSlice / 2) < turn();
     }
-    bool empty() const { return turns_.empty() && shared_.empty(); }
+    bool empty() const { return turns_.empty() && shared_.empty() && awaited_.empty(); }
     // Nothing is to be done before threads write to the descriptor. @return false: something is
     bool sleep() {
-        return left_ > 0 && turns_.empty() && (shared_.empty() || threads_->sleep(owner_));
+        return left_ > 0 && turns_.empty() && awaited_.empty() &&
+               (shared_.empty() || threads_->sleep(owner_));
     }
 
     // --- other copies in the same calls, which count as well
@@ -133,7 +142,12 @@ class CopyQueue {
         boost::intrusive::constant_time_size<false>>;
 
     ptrdiff_t turn() const { return static_cast<ptrdiff_t>(turn_); }
-    ucs_status_t advance(LocalCopy& copy, size_t bytes);
+    ucs_status_t advance(LocalCopy& copy, JointCopy& joint, size_t bytes);
+    ucs_status_t advance_alone(LocalCopy& copy, size_t bytes);
+    JointCopy offer(LocalCopy& copy);
+    ucs_status_t advance_joint(LocalCopy& copy, JointCopy& joint, size_t bytes);
+    static ucs_status_t settle(LocalCopy& copy, JointCopy& joint);
+    unsigned progress_awaited();
     ucs_status_t move(const CopyThreads::Piece& piece);
     void note_rate(size_t bytes, ucs::Time begin);
     bool is_due_at_once(size_t length) const;
@@ -146,15 +160,17 @@ class CopyQueue {
 
     const ucs::Clock& clock_;
     CopyThreads* const threads_;
+    const Offer offer_;
     CopyThreads::Owner owner_;
     double seconds_per_byte_ = 1 / kAssumedRate;
     size_t turn_ = 320 * 1024;
     ptrdiff_t left_ = 320 * 1024;  // of the turn
     ptrdiff_t given_ = left_;      // what the last progress() left of it
     uint64_t visits_ = 0;
-    Turns turns_;   // copies, whose turn it is first
-    Turns shared_;  // copies that threads have, the oldest first
-    Turns done_;    // their completions are to be called
+    Turns turns_;    // copies, whose turn it is first
+    Turns shared_;   // copies that threads have, the oldest first
+    Turns awaited_;  // copies whose partners have the last chunks
+    Turns done_;     // their completions are to be called
     ucs::ObjectPool<CopyRecord> records_{"local copies", 16};
 };
 

@@ -40,6 +40,10 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::single_copy>("SINGLE_COPY", "y",
                                 "Read and write memory of other processes directly, where the "
                                 "system permits it; n: two copies through shared memory."),
+    field<&Config::joint_copies>(
+        "JOINT_COPY", "y",
+        "Copies of 128 KiB and more to and from memory of other processes are done by both "
+        "processes, each a part, while the other one makes progress, too."),
     field<&Config::places_queues>(
         "NUMA", "auto",
         "Have the pages of a worker's queues lie on the NUMA node of the thread that made them, "

@@ -17,6 +17,7 @@ struct Config {
     unsigned kept_buffers;
     unsigned max_poll;
     bool single_copy;
+    bool joint_copies;
     std::optional<bool> places_queues;  // nothing: where there are several nodes
     bool asks_for_huge_pages;
 };

@@ -18,17 +18,24 @@ PeerIdentity nobody() {
 
 }  // namespace
 
-FifoInterface::FifoInterface(const Config& config, const InterfaceParams& params)
-    : SmInterface(config, params, kDeclaration) {
+FifoInterface::FifoInterface(const Config& config, const InterfaceParams& params,
+                             const KeyTable& keys)
+    : SmInterface(config, params, kDeclaration),
+      keys_(keys),
+      partner_(
+          [](const void* its_keys, const JointCopyTerms& terms) {
+              return static_cast<const KeyTable*>(its_keys)->allows(terms);
+          },
+          &keys) {
     attributes_.interface_address_length = SegmentName::kLength;
     attributes_.latency = {150e-9, 1e-9};  // senders take the head's line from each other
     attributes_.overhead = 15e-9;
 }
 
 ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& params,
-                                 std::unique_ptr<Interface>* interface) {
+                                 const KeyTable& keys, std::unique_ptr<Interface>* interface) {
     constexpr size_t kFewSenders = 64, kManySenders = control::kMostSenders;
-    std::unique_ptr<FifoInterface> opened(new FifoInterface(config, params));
+    std::unique_ptr<FifoInterface> opened(new FifoInterface(config, params, keys));
     const auto senders = static_cast<uint32_t>(
         std::clamp(2 * params.estimated_endpoints, kFewSenders, kManySenders));
     ucs_status_t status =
@@ -82,8 +89,20 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
 }
 
 unsigned FifoInterface::progress() {
-    const unsigned count = inbox_->has_message() ? take_messages() : 0;
+    unsigned count = inbox_->has_message() ? take_messages() : 0;
+    const JointCopyBoard* const board = keys_.board();
+    if (board != nullptr && board->open.load(std::memory_order_relaxed) != 0) [[unlikely]]
+        count += help();
     return count + after_poll();
+}
+
+// With what peers copy from and to memory of this process, unless there are copies of its own.
+unsigned FifoInterface::help() {
+    if (!config_.joint_copies || !copies().empty() || !copies().has_room()) return 0;
+    const size_t bytes = partner_.help(*keys_.board(), copies().slice());
+    if (bytes == 0) return 0;
+    spend(bytes);
+    return 1;
 }
 
 template <typename Take>

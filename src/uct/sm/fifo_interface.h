@@ -15,8 +15,9 @@ class FifoInterface final : public SmInterface {
     static constexpr TransportDeclaration kDeclaration{"sm_fifo", DeviceType::kSharedMemory,
                                                        Reach::kInterface, kCapabilities, kWords};
 
+    // @param keys  of the domain, whose memory peers may offer it copies for; they outlive this
     static ucs_status_t open(const Config& config, const InterfaceParams& params,
-                             std::unique_ptr<Interface>* interface);
+                             const KeyTable& keys, std::unique_ptr<Interface>* interface);
 
     ucs_status_t get_interface_address(std::span<std::byte> address) const override;
     bool is_reachable(const RemoteAddress& remote) const override;
@@ -26,8 +27,9 @@ class FifoInterface final : public SmInterface {
     uint64_t name_of(const RemoteAddress& remote) const override;
 
   private:
-    FifoInterface(const Config& config, const InterfaceParams& params);
+    FifoInterface(const Config& config, const InterfaceParams& params, const KeyTable& keys);
     [[gnu::noinline]] unsigned take_messages();
+    [[gnu::noinline]] unsigned help();
     // take(deliver, announced) takes messages from the queue.
     template <typename Take>
     unsigned hand_over(Take take);
@@ -38,6 +40,8 @@ class FifoInterface final : public SmInterface {
     bool awaits_late() const override { return inbox_->has_holes(); }
     unsigned take_late() override;
 
+    const KeyTable& keys_;
+    JointCopyPartner partner_;
     std::unique_ptr<Inbox> inbox_;
     std::vector<PeerIdentity> senders_;                   // by place in the queue
     std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  // of peers, by the segment's nonce

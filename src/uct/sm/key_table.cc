@@ -53,13 +53,14 @@ bool KeyTable::is_own(uint64_t nonce) {
 KeyTable::Key KeyTable::add(const Grant& grant) {
     if (segment_ == nullptr) {
         if (is_refused_) return {};
-        if (SharedSegment::create(kSlots * sizeof(KeySlot), nullptr, false, &segment_) != UCS_OK ||
+        if (SharedSegment::create(kBytes, nullptr, false, &segment_) != UCS_OK ||
             !remember(segment_->name().nonce)) {
             segment_.reset();
             is_refused_ = true;
             ucs::log_info("no shared memory for keys: peers reach memory by messages");
             return {};
         }
+        board_.store(board(segment_->base()), std::memory_order_release);
     }
     uint32_t index = used_;
     if (!free_.empty()) {
@@ -97,6 +98,20 @@ void KeyTable::remove(const Key& key) {
     } catch (const std::bad_alloc&) {
         // The slot is not used again.
     }
+}
+
+bool KeyTable::allows(const JointCopyTerms& terms) const {
+    Grant grant;
+    if (terms.key_slot >= kSlots || !read_grant(slots()[terms.key_slot], terms.key, &grant))
+        return false;
+    const PeerRights wanted =
+        terms.direction == CopyDirection::kPut ? PeerRights::kWrite : PeerRights::kRead;
+    return uct::allows(grant.rights, wanted) && covers(grant, terms.remote, terms.length);
+}
+
+bool covers(const Grant& grant, uint64_t address, size_t length) {
+    return address >= grant.address && address - grant.address <= grant.length &&
+           length <= grant.length - (address - grant.address);
 }
 
 bool read_grant(const KeySlot& slot, uint64_t number, Grant* grant) {

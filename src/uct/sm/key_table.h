@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "uct/api/memory_domain.h"
+#include "uct/base/joint_copy.h"
 #include "uct/sm/segment.h"
 
 namespace uct::sm {
@@ -29,7 +30,8 @@ struct alignas(64) KeySlot {
 };
 static_assert(sizeof(KeySlot) == 64);
 
-// The keys to memory of a process that are good now, in shared memory of that process.
+// The keys to memory of a process that are good now, in shared memory of that process; behind them
+// lies the board on which peers offer it copies from and to that memory.
 //
 // Accesses over shared memory run on the peer's processor, so that its owner cannot look at each.
 // A key names a slot of this table and the number that must be found there: the peer maps the
@@ -65,15 +67,26 @@ class KeyTable {
 
     // The slots in a table that was mapped; null if it is none.
     static const KeySlot* slots(const std::byte* base, size_t size) {
-        return size == kSlots * sizeof(KeySlot) ? reinterpret_cast<const KeySlot*>(base) : nullptr;
+        return size == kBytes ? reinterpret_cast<const KeySlot*>(base) : nullptr;
     }
+    // The board in a table.
+    static JointCopyBoard* board(std::byte* base) {
+        return reinterpret_cast<JointCopyBoard*>(base + kSlots * sizeof(KeySlot));
+    }
+    // The own one; null before the first key. Any thread may ask.
+    JointCopyBoard* board() const { return board_.load(std::memory_order_acquire); }
+    // May a peer copy like this with a key of this table? Any thread may ask.
+    bool allows(const JointCopyTerms& terms) const;
 
   private:
+    static constexpr size_t kBytes = kSlots * sizeof(KeySlot) + sizeof(JointCopyBoard);
+
     // Not 0.
     uint64_t draw_number();
-    KeySlot* slots() { return reinterpret_cast<KeySlot*>(segment_->base()); }
+    KeySlot* slots() const { return reinterpret_cast<KeySlot*>(segment_->base()); }
 
     std::unique_ptr<SharedSegment> segment_;
+    std::atomic<JointCopyBoard*> board_{nullptr};
     bool is_refused_ = false;  // there is no shared memory: not asked for again
     uint32_t used_ = 0;        // slots from here on were never used
     std::vector<uint32_t> free_;
@@ -81,6 +94,9 @@ class KeyTable {
     std::array<uint64_t, 32> numbers_;
     size_t drawn_ = 0;  // of these, from the front, still to be used
 };
+
+// Do the bytes lie within what was granted?
+bool covers(const Grant& grant, uint64_t address, size_t length);
 
 // What a key names in a mapped table. @return false if the key is not good
 bool read_grant(const KeySlot& slot, uint64_t number, Grant* grant);

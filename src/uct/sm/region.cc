@@ -17,8 +17,8 @@ ucs_status_t RemoteRegion::through_kernel(const Iov& piece, uint64_t address) co
         const iovec here{static_cast<std::byte*>(piece.buffer) + done, piece.length - done};
         const iovec there{reinterpret_cast<void*>(address + done), piece.length - done};
         const ssize_t moved = kDirection == Direction::kWrite
-                                  ? process_vm_writev(pid_, &here, 1, &there, 1, 0)
-                                  : process_vm_readv(pid_, &here, 1, &there, 1, 0);
+                                  ? process_vm_writev(owner(), &here, 1, &there, 1, 0)
+                                  : process_vm_readv(owner(), &here, 1, &there, 1, 0);
         if (moved <= 0) {
             if (moved < 0 && errno == EINTR) continue;
             if (moved < 0 && errno == ESRCH) return UCS_ERR_ENDPOINT_TIMEOUT;
@@ -58,6 +58,22 @@ ucs_status_t RemoteRegion::write(std::span<const Iov> pieces, uint64_t address) 
 
 ucs_status_t RemoteRegion::read(std::span<const Iov> pieces, uint64_t address) const {
     return copy<Direction::kRead>(pieces, address);
+}
+
+JointCopy RemoteRegion::offer(CopyDirection direction, const Iov& piece, uint64_t address) const {
+    static const Process self = Process::self();
+    // A child of fork() would be taken for its parent.
+    if (Process::own_number() != self.pid) return {};
+    return {*source_.board,
+            {.owner = self,
+             .local = reinterpret_cast<uint64_t>(piece.buffer),
+             .remote = address,
+             .length = piece.length,
+             .chunk = 0,
+             .key = source_.number,
+             .key_slot = source_.index,
+             .direction = direction},
+            owner_};
 }
 
 namespace {

@@ -46,16 +46,18 @@ class RemoteRegion {
     struct Source {
         const KeySlot* slot;
         uint64_t number;
+        uint32_t index;  // of the slot
+        JointCopyBoard* board;
         std::shared_ptr<MappedMemory> table;
     };
 
-    RemoteRegion(const Grant& grant, Source source, uint32_t pid, std::byte* local,
+    RemoteRegion(const Grant& grant, Source source, const Process& owner, std::byte* local,
                  std::shared_ptr<MappedMemory> mapping)
         : address_(grant.address),
           length_(grant.length),
           rights_(grant.rights),
           local_(local),
-          pid_(static_cast<pid_t>(pid)),
+          owner_(owner),
           source_(std::move(source)),
           mapping_(std::move(mapping)) {}
 
@@ -73,7 +75,7 @@ class RemoteRegion {
     }
     PeerRights rights() const { return rights_; }
     bool is_mapped() const { return local_ != nullptr; }
-    pid_t owner() const { return pid_; }
+    pid_t owner() const { return static_cast<pid_t>(owner_.pid); }
     // Where an address of the owner is here; for mapped memory.
     std::byte* local(uint64_t address) const { return local_ + (address - address_); }
 
@@ -82,6 +84,8 @@ class RemoteRegion {
     // UCS_ERR_ENDPOINT_TIMEOUT: the owner has gone; UCS_ERR_IO_ERROR: the kernel refuses
     ucs_status_t write(std::span<const Iov> pieces, uint64_t address) const;
     ucs_status_t read(std::span<const Iov> pieces, uint64_t address) const;
+    // Offer the owner a copy between the region and a piece of this process; see JointCopy.
+    JointCopy offer(CopyDirection direction, const Iov& piece, uint64_t address) const;
 
   private:
     enum class Direction : uint8_t { kRead, kWrite };
@@ -94,7 +98,7 @@ class RemoteRegion {
     const uint64_t length_;
     const PeerRights rights_;
     std::byte* const local_;
-    const pid_t pid_;
+    const Process owner_;
     const Source source_;
     const std::shared_ptr<MappedMemory> mapping_;
 };

@@ -135,7 +135,7 @@ ucs_status_t SmDomain::attach(const SegmentName& name, std::shared_ptr<MappedMem
 
 bool SmDomain::find_slot(const PackedRegion& packed, RemoteRegion::Source* source) {
     if (packed.slot >= KeyTable::kSlots || packed.table == 0) return false;
-    const std::byte* base = nullptr;
+    std::byte* base = nullptr;
     size_t size = 0;
     const SharedSegment* own = keys_.segment();
     if (own != nullptr && own->name().nonce == packed.table) {
@@ -159,6 +159,8 @@ bool SmDomain::find_slot(const PackedRegion& packed, RemoteRegion::Source* sourc
     if (slots == nullptr) return false;
     source->slot = &slots[packed.slot];
     source->number = packed.number;
+    source->index = packed.slot;
+    source->board = KeyTable::board(base);
     return true;
 }
 
@@ -222,7 +224,8 @@ ucs_status_t SmDomain::unpack_remote_key(std::span<const std::byte> packed, Remo
     }
     if (local == nullptr && !is_accessible(region, grant.address)) return UCS_OK;
     RemoteRegion* const made =
-        remote_regions_.create(grant, std::move(source), region.pid, local, std::move(mapping));
+        remote_regions_.create(grant, std::move(source), Process{region.pid, region.start_time},
+                               local, std::move(mapping));
     if (made == nullptr) return UCS_ERR_NO_MEMORY;
     *key = made->key();
     return UCS_OK;
@@ -256,7 +259,7 @@ ucs_status_t SmDomain::open_interface(std::string_view transport, const Interfac
     Config config;
     const ucs_status_t status = load_config(params.config, &config);
     if (status != UCS_OK) return status;
-    if (transport == "sm_fifo") return FifoInterface::open(config, params, interface);
+    if (transport == "sm_fifo") return FifoInterface::open(config, params, keys_, interface);
     if (transport == "sm_ring") return RingInterface::open(config, params, interface);
     return UCS_ERR_UNSUPPORTED;
 }

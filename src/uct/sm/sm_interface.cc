@@ -33,6 +33,10 @@ ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, Re
                                             : region.read({&piece, 1}, remote);
 }
 
+JointCopy offer(const LocalCopy& copy, const Iov& piece) {
+    return RemoteRegion::from(copy.key()).offer(copy.direction(), piece, copy.remote());
+}
+
 }  // namespace
 
 HostAddress HostAddress::own() {
@@ -55,7 +59,7 @@ SmInterface::SmInterface(const Config& config, const InterfaceParams& params,
                          const TransportDeclaration& transport)
     : config_(config),
       params_(params),
-      copies_(params.clock, move, params.copy_threads),
+      copies_(params.clock, move, params.copy_threads, config.joint_copies ? offer : nullptr),
       scratch_(new std::byte[config.segment_size]) {
     const size_t segment = config.segment_size;
     attributes_ = attributes_of(transport);

@@ -305,5 +305,118 @@ TEST_F(CopyQueueTest, PiecesOfLocalMemoryFollowEachOther) {
     EXPECT_EQ(there, one + two);
 }
 
+// Long copies are offered to a partner, which helps between the calls of progress.
+class JointQueueTest : public CopyQueueTest {
+  protected:
+    static JointCopyBoard board;
+    static JointCopy offer(const LocalCopy& copy, const Iov& piece) {
+        return {board,
+                {.owner = ucs::Process::self(),
+                 .local = reinterpret_cast<uint64_t>(piece.buffer),
+                 .remote = copy.remote(),
+                 .length = piece.length,
+                 .chunk = 0,
+                 .key = 0,
+                 .key_slot = 0,
+                 .direction = copy.direction()},
+                ucs::Process::self()};
+    }
+    size_t help(size_t most) {
+        JointCopyPartner partner(
+            [](const void* self, const JointCopyTerms&) {
+                return static_cast<const JointQueueTest*>(self)->may_help;
+            },
+            this);
+        return partner.help(board, most);
+    }
+    // Calls of progress until the copy is done, with so many bytes by the partner in between.
+    unsigned calls_until(const Done& done, size_t helped) {
+        unsigned calls = 0;
+        for (; !done.is_done && calls < 1000; ++calls) {
+            help(helped);
+            queue.progress();
+        }
+        return calls;
+    }
+
+    bool may_help = true;
+    CopyQueue queue{machine_.clock, move, nullptr, offer};
+};
+JointCopyBoard JointQueueTest::board;
+
+TEST_F(JointQueueTest, APartnerHalvesTheCalls) {
+    Bytes bytes(32 * queue.turn_bytes());
+    unsigned calls[2];
+    for (const bool is_helped : {false, true}) {
+        std::memset(bytes.there.data(), 't', bytes.there.size());
+        Done done;
+        ASSERT_EQ(queue.start(group, bytes.put(), &done), UCS_INPROGRESS);
+        calls[is_helped] = calls_until(done, is_helped ? queue.turn_bytes() : 0);
+        EXPECT_TRUE(bytes.there == bytes.here);
+        EXPECT_EQ(board.open, 0u);
+    }
+    EXPECT_LE(calls[1], calls[0] * 6 / 10);
+}
+
+TEST_F(JointQueueTest, OneThatIsAlmostDoneWaitsForThePartnersPart) {
+    Bytes bytes(CopyQueue::kSlice * 2);
+    Done done;
+    JointCopyOffer* place = nullptr;
+    queue.spend(queue.turn_bytes());  // nothing is done in the call
+    ASSERT_EQ(queue.start(group, bytes.put(), &done), UCS_INPROGRESS);
+    for (JointCopyOffer& each : board.places) {
+        if (each.owner != 0) place = &each;
+    }
+    ASSERT_NE(place, nullptr);
+    // The partner has a chunk, and takes its time.
+    const uint64_t taken = place->chunks--;
+    unsigned ended = 0;
+    for (int i = 0; i < 10; ++i) ended += queue.progress();
+    EXPECT_EQ(ended, 0u);
+    EXPECT_TRUE(group.has_copies());
+    EXPECT_FALSE(queue.sleep());
+    Done flushed;
+    EXPECT_EQ(queue.flush_all(&flushed), UCS_INPROGRESS);
+    const uint64_t chunk = (taken & 0xfffff) - 1;
+    std::memcpy(bytes.there.data() + chunk * place->terms.chunk,
+                bytes.here.data() + chunk * place->terms.chunk, place->terms.chunk);
+    --place->left;
+    EXPECT_EQ(queue.progress(), 1u);
+    EXPECT_TRUE(done.is_done && flushed.is_done);
+    EXPECT_TRUE(bytes.there == bytes.here);
+    EXPECT_TRUE(queue.empty());
+}
+
+TEST_F(JointQueueTest, WhatThePartnerCannotCopyIsDoneHere) {
+    Bytes bytes(16 * queue.turn_bytes() + 5);
+    Done done;
+    ASSERT_EQ(queue.start(group, bytes.put(), &done), UCS_INPROGRESS);
+    EXPECT_NE(help(queue.turn_bytes()), 0u);
+    may_help = false;
+    calls_until(done, 1);
+    EXPECT_TRUE(done.is_done);
+    EXPECT_TRUE(bytes.there == bytes.here);
+}
+
+TEST_F(JointQueueTest, CancelledOnesAreOfferedNoLonger) {
+    Bytes bytes(16 * queue.turn_bytes());
+    Done done;
+    ASSERT_EQ(queue.start(group, bytes.put(), &done), UCS_INPROGRESS);
+    queue.cancel(group);
+    EXPECT_TRUE(done.is_done);
+    EXPECT_EQ(help(SIZE_MAX), 0u);
+    EXPECT_EQ(board.open, 0u);
+}
+
+TEST_F(JointQueueTest, AnErrorEndsTheOffer) {
+    Bytes bytes(16 * queue.turn_bytes());
+    Done done;
+    ASSERT_EQ(queue.start(group, bytes.put(), &done), UCS_INPROGRESS);
+    machine_.status = UCS_ERR_INVALID_ADDR;
+    EXPECT_EQ(queue.progress(), 1u);
+    EXPECT_EQ(done.status, UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(help(SIZE_MAX), 0u);
+}
+
 }  // namespace
 }  // namespace uct::test

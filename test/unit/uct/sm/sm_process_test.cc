@@ -13,11 +13,13 @@
 #include <cstdarg>
 #include <cstring>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "uct/sm/component.h"
 #include "uct/sm/outbox.h"
 #include "uct/sm/sm_domain.h"
+#include "unit/uct/base/copy_group.h"
 #include "unit/uct/child.h"
 #include "unit/uct/world.h"
 
@@ -70,7 +72,7 @@ struct Board {
 const TransportCase kFifo{"sm_fifo", "sm_fifo"};
 
 // What a child does to be a peer: memory of both kinds, and a queue.
-void offer(Board& board) {
+Peer& offer(Board& board) {
     static ucs::VirtualClock clock;
     static Peer* peer = new Peer(sm::component(), kFifo, 7, clock, {});
     const auto keep = [](std::byte* to, const std::vector<std::byte>& bytes) {
@@ -93,13 +95,20 @@ void offer(Board& board) {
     peer->domain->register_memory(large, kLarge, PeerRights::kAll, &handle);
     peer->domain->pack_remote_key(handle, {board.large_key, length});
     board.large_address = reinterpret_cast<uintptr_t>(large);
+    return *peer;
 }
 
 class SmProcesses : public testing::Test {
   protected:
-    SmProcesses()
+    explicit SmProcesses(bool makes_progress = false)
         : board(shared<Board>()),
-          child([this] { offer(board); }),
+          child([this, makes_progress] {
+              Peer& peer = offer(board);
+              if (!makes_progress) return;
+              std::thread([&peer] {
+                  for (;;) peer.interface->progress();
+              }).detach();
+          }),
           near(sm::component(), kFifo, 1, clock, {}) {
         const InterfaceAttributes& attributes = near.interface->attributes();
         remote = {{board.device, attributes.device_address_length},
@@ -238,6 +247,55 @@ TEST_F(SmProcesses, AKeyWithAnotherNumberOpensNothing) {
         EXPECT_EQ(near.domain->unpack_remote_key({packed, length}, &key), UCS_OK);
         EXPECT_EQ(key, kInvalidRemoteKey);
     }
+}
+
+class SmJointCopies : public SmProcesses {
+  protected:
+    SmJointCopies() : SmProcesses(true) {}
+    // @return UCS_INPROGRESS: it does not end
+    ucs_status_t copy(CopyDirection direction, std::vector<char>& bytes, RemoteKey key) {
+        const Iov piece{bytes.data(), bytes.size(), nullptr};
+        Done done;
+        const ucs_status_t status =
+            direction == CopyDirection::kPut
+                ? endpoint->put_zcopy({&piece, 1}, board.large_address, key, &done)
+                : endpoint->get_zcopy({&piece, 1}, board.large_address, key, &done);
+        if (status != UCS_INPROGRESS) return status;
+        for (int i = 0; i < 10'000'000 && !done.is_done; ++i) near.interface->progress();
+        return done.is_done ? done.status : UCS_INPROGRESS;
+    }
+};
+
+TEST_F(SmJointCopies, AreDoneByBothProcesses) {
+    const RemoteKey key = unpack(board.large_key);
+    if (key == kInvalidRemoteKey) GTEST_SKIP() << "the kernel lets nobody at the other's memory";
+    std::vector<char> source(kLarge), target(kLarge);
+    system_copies = 0;
+    constexpr unsigned kRounds = 20;
+    for (unsigned round = 0; round < kRounds; ++round) {
+        for (size_t i = 0; i < kLarge; ++i) source[i] = static_cast<char>(i * 7 + i / 4096 + round);
+        ASSERT_EQ(copy(CopyDirection::kPut, source, key), UCS_OK);
+        ASSERT_EQ(copy(CopyDirection::kGet, target, key), UCS_OK);
+        ASSERT_TRUE(source == target) << "round " << round;
+    }
+    constexpr unsigned kChunks = 2 * kRounds * kLarge / (128 * 1024);
+    EXPECT_LT(system_copies, kChunks) << "the peer did nothing";
+    near.domain->release_remote_key(key);
+}
+
+TEST_F(SmJointCopies, FailWithThePeerWheneverItDies) {
+    const RemoteKey key = unpack(board.large_key);
+    if (key == kInvalidRemoteKey) GTEST_SKIP() << "the kernel lets nobody at the other's memory";
+    std::vector<char> bytes(kLarge);
+    std::thread killer([&] {
+        usleep(20'000);
+        child.kill();
+    });
+    ucs_status_t status = UCS_OK;
+    while (status == UCS_OK) status = copy(CopyDirection::kGet, bytes, key);
+    EXPECT_EQ(status, UCS_ERR_ENDPOINT_TIMEOUT);
+    killer.join();
+    near.domain->release_remote_key(key);
 }
 
 TEST_F(SmProcesses, ADeadPeerFailsItsEndpoint) {
