@@ -9,7 +9,11 @@
 namespace ucp::select {
 namespace {
 
-constexpr size_t kMinRendezvous = 8 * 1024;     // whatever the figures say
+constexpr size_t kMinRendezvous = 8 * 1024;  // whatever the figures say
+// Of a copy that both ends do: what is not halved of each byte, as both use the same memory, and
+// bytes of which one end is done when the other one has not begun, or not ended, its own.
+constexpr double kJointShare = 0.55;
+constexpr double kJointTail = 32 * 1024;
 constexpr size_t kMinEagerZeroCopy = 2 * 1024;  // pieces of memory cost something, too
 // The peer may have no way yet to memory that it has not read; a shorter message does not wait.
 constexpr size_t kMinUnmapped = 8 * 1024;
@@ -75,6 +79,15 @@ CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation
             costs.copy.origin};
 }
 
+// Within a host a call of the system moves what is announced, or several, half of them by the
+// sender that waits for the end.
+CostEntry system_copy_cost(const LaneFigures& lanes, const CostModel& costs, Situation situation) {
+    const CostEntry& copy = costs.system_copy;
+    if (situation != Situation::kAlone || (lanes.capabilities & uct::kJointCopies) == 0)
+        return copy;
+    return {copy.base + kJointTail * copy.per_byte, kJointShare * copy.per_byte, copy.origin};
+}
+
 // What announced data costs: two more ways and messages, and a registration at either end; within a
 // host a call of the system instead.
 // @param bandwidth  of the devices that carry the data
@@ -82,8 +95,8 @@ CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situ
                           double bandwidth) {
     if (is_within_host(lanes)) {
         const double latency = situation == Situation::kAlone ? 3 * lanes.latency : 0;
-        return {latency + 4 * lanes.overhead + costs.system_copy.base, costs.system_copy.per_byte,
-                costs.system_copy.origin};
+        const CostEntry copy = system_copy_cost(lanes, costs, situation);
+        return {latency + 4 * lanes.overhead + copy.base, copy.per_byte, copy.origin};
     }
     if (situation != Situation::kAlone) {
         // Ways and copies go on beside the wires, as those of eager messages do.

@@ -43,6 +43,7 @@ enum Capability : uint32_t {
     kImmediate = 1u << 15,     // Endpoint::put_chain_immediate() and deliver_immediates()
     kPieces = 1u << 16,        // Endpoint::put_pieces() and get_pieces()
     kCopies = 1u << 17,        // this processor moves what is put and got, in calls and in progress
+    kJointCopies = 1u << 18,   // the peer's does its part of long copies, in its progress
 };
 
 // What is true of a transport wherever it runs, known without its driver: what to call it in

@@ -63,6 +63,8 @@ SmInterface::SmInterface(const Config& config, const InterfaceParams& params,
       scratch_(new std::byte[config.segment_size]) {
     const size_t segment = config.segment_size;
     attributes_ = attributes_of(transport);
+    if (config.joint_copies && params.copy_threads == nullptr)
+        attributes_.capabilities |= kJointCopies;
     attributes_.device = "memory";
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
     attributes_.am = {segment - kMaxHeader, segment, segment - kMaxHeader, kMaxIov, kMaxHeader};

@@ -326,6 +326,21 @@ TEST(Rendezvous, WithinAHostPaysWhereOneCopyByTheSystemTakesLessThanPieces) {
     EXPECT_EQ(announced_from(short_pieces, Situation::kAlone, costs), 48000u);
 }
 
+TEST(Rendezvous, WithinAHostPaysSoonerWhereBothEndsCopy) {
+    CostModel costs;
+    costs.pieces = {0, 1 / 20e9};
+    costs.system_copy = {1e-6, 1 / 20e9};
+    LaneFigures lanes = shared_memory();
+    const auto from = [&](Situation when) { return announced_from(lanes, when, costs); };
+    const size_t alone = from(Situation::kAlone), among_others = from(Situation::kAmongOthers);
+    EXPECT_EQ(alone, 16u << 20);
+    lanes.capabilities |= uct::kJointCopies;
+    EXPECT_GT(from(Situation::kAlone), 64u << 10);
+    EXPECT_LT(from(Situation::kAlone), 256u << 10);
+    // Others keep both ends busy.
+    EXPECT_EQ(from(Situation::kAmongOthers), among_others);
+}
+
 TEST(Rendezvous, TheUserSaysHowMuchMayGoUnannounced) {
     LaneFigures slow = tcp(1);
     slow.latency = 1;
