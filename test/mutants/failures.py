@@ -187,4 +187,29 @@ MUTANTS = {
         "src/uct/base/copy_queue.cc",
         {"while (has_room() &&\n           threads_->take": "while (false &&\n           threads_->take"},
         ("uct_test",), "*CopyThreads*TakesItsPart*"),
+    # --- copies by both processes
+    "an owner withdraws a copy while its partner is in a chunk": (
+        "src/uct/base/joint_copy.cc",
+        {"    while (look() == UCS_INPROGRESS) sched_yield();\n": "    release();\n"},
+        ("uct_test",), "JointCopyTest.NothingIsCopied*"),
+    "a partner copies for a process that has died": (
+        "src/uct/base/joint_copy.cc",
+        {"is_sound && is_alive(terms.owner) &&": "is_sound &&"},
+        ("uct_test",), "JointCopyTest.Nonsense*:JointCopyTest.PlacesOfTheDead*"),
+    "a partner copies what its keys do not allow": (
+        "src/uct/sm/key_table.cc",
+        {"return uct::allows(grant.rights, wanted) && covers(grant, terms.remote, terms.length);": "return true;"},
+        ("uct_test",), "KeyTable*"),
+    "a place is taken over while its partner is in a chunk": (
+        "src/uct/base/joint_copy.cc",
+        {"            if (!is_quiet(offer)) continue;\n": ""},
+        ("uct_test",), "JointCopyTest.PlacesOfTheDead*"),
+    "what a partner could not copy is left out": (
+        "src/uct/base/copy_queue.cc",
+        {"if (status != UCS_ERR_REJECTED) return status;": "if (status != UCS_ERR_REJECTED) return status;\n    if (status != UCS_OK) return UCS_OK;"},
+        ("uct_test",), "JointQueueTest.WhatThePartner*"),
+    "nobody looks whether a partner that is waited for lives": (
+        "src/uct/base/joint_copy.cc",
+        {"if (++looks_ % kLooks != 0 || is_partner_alive()) return UCS_INPROGRESS;": "return UCS_INPROGRESS;"},
+        ("uct_test",), "JointCopyTest.APartnerThatDies*"),
 }

@@ -71,5 +71,34 @@ TEST_F(KeyTableTest, AKeyIsGoodUntilItIsRemoved) {
     EXPECT_FALSE(read_grant(slots[key.slot], key.number, &found));
 }
 
+TEST_F(KeyTableTest, PeersMayCopyWithinARangeAndItsRights) {
+    EXPECT_EQ(table.board(), nullptr);
+    const KeyTable::Key key = table.add(grant);
+    ASSERT_NE(table.board(), nullptr);
+    EXPECT_EQ(table.board()->open, 0u);
+    const auto allows = [&](uint64_t address, uint64_t length,
+                            CopyDirection direction = CopyDirection::kGet) {
+        JointCopyTerms terms{};
+        terms.remote = address;
+        terms.length = length;
+        terms.key = key.number;
+        terms.key_slot = key.slot;
+        terms.direction = direction;
+        return table.allows(terms);
+    };
+    EXPECT_TRUE(allows(4096, 64));
+    EXPECT_TRUE(allows(4100, 60));
+    EXPECT_FALSE(allows(4100, 61));
+    EXPECT_FALSE(allows(4095, 1));
+    EXPECT_FALSE(allows(4100, UINT64_MAX - 10));
+    EXPECT_FALSE(allows(4096, 64, CopyDirection::kPut)) << "it may be read alone";
+    JointCopyTerms nowhere{};
+    nowhere.key = key.number;
+    nowhere.key_slot = KeyTable::kSlots;
+    EXPECT_FALSE(table.allows(nowhere));
+    table.remove(key);
+    EXPECT_FALSE(allows(4096, 64));
+}
+
 }  // namespace
 }  // namespace uct::sm
