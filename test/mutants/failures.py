@@ -198,7 +198,7 @@ MUTANTS = {
         ("uct_test",), "JointCopyTest.Nonsense*:JointCopyTest.PlacesOfTheDead*"),
     "a partner copies what its keys do not allow": (
         "src/uct/sm/key_table.cc",
-        {"return uct::allows(grant.rights, wanted) && covers(grant, terms.remote, terms.length);": "return true;"},
+        {"return uct::allows(grant.rights, wanted) && covers(grant, terms.remote, terms.length);": "return wanted != PeerRights::kNone;"},
         ("uct_test",), "KeyTable*"),
     "a place is taken over while its partner is in a chunk": (
         "src/uct/base/joint_copy.cc",

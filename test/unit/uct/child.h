@@ -48,6 +48,7 @@ class Child {
         waited_ = pid_;
         pid_ = 0;
     }
+    pid_t pid() const { return pid_; }
     void reap() { waitpid(waited_, nullptr, 0); }
 
   private:

@@ -139,7 +139,11 @@ TEST_F(JointCopyTest, NonsenseOnTheBoardCopiesNothing) {
     with([](JointCopyOffer& place) { place.terms.chunk = SIZE_MAX; });
     with([](JointCopyOffer& place) { place.terms.length = 0; });
     with([](JointCopyOffer& place) { place.terms.key = 6; });
-    with([](JointCopyOffer& place) { place.terms.owner = {1, 1}; });
+    // Who has the number now is another process than the one that had it.
+    const Child other([] {});
+    with([&](JointCopyOffer& place) {
+        place.terms.owner = {static_cast<uint32_t>(other.pid()), place.terms.owner.start_time - 1};
+    });
     with([](JointCopyOffer& place) { place.chunks = place.chunks | 0xfffff; });
     board.open = ~uint64_t{0};
     EXPECT_EQ(partner.help(board, SIZE_MAX), 0u);
@@ -217,6 +221,9 @@ TEST_F(JointCopyTest, NothingIsCopiedAfterWithdrawal) {
         JointCopy joint = offer(CopyDirection::kGet);
         const unsigned chunks = random() % 3;
         for (unsigned i = 0; i < chunks; ++i) copy_one(joint, CopyDirection::kGet);
+        const JointCopyOffer& place =
+            board.places[ucs::Process::self().pid % JointCopyBoard::kPlaces];
+        while ((place.chunks & 0xfffff) == 4) std::this_thread::yield();  // the partner has one
         joint.withdraw();
         std::memset(here.data(), 'x', here.size());
         for (unsigned wait = random() % 1000; wait > 0; --wait) asm volatile("" ::: "memory");
