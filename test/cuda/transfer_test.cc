@@ -724,7 +724,7 @@ TEST_F(TransferTest, WhateverIsCurrent) {
 
 // Addresses that were host memory and are a device's now, and the other way.
 TEST_F(TransferTest, AddressesThatAreUsedAgain) {
-    for (int round = 0; round < 30; ++round) {
+    for (int round = 0; round < 10; ++round) {
         for (const Kind kind : {Kind::kHeap, Kind::kDevice, Kind::kManaged, Kind::kVirtual}) {
             Buffer source(kind, 3 << 20);
             Buffer target(kind, 1000);

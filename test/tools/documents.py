@@ -17,6 +17,7 @@ each name of ucpx.h). Links lead to pages and headings that there are, and pages
 column "default" tells those of docs/variables.md.
 """
 import argparse
+import functools
 import glob
 import os
 import re
@@ -210,6 +211,19 @@ def run(build, folder, settings, words):
     return None if result.returncode == 0 else f"exit status {result.returncode}: {result.stdout[-500:]}"
 
 
+@functools.cache
+def makefile_text(source, build):
+    """What targets are looked for in: not what lies in build folders, where a release may come and go meanwhile."""
+    paths = [os.path.join(build, "Makefile"), os.path.join(source, "Makefile.am")]
+    for folder in ("src", "test", "contrib"):
+        paths += glob.glob(os.path.join(source, folder, "**", "*.am"), recursive=True)
+    texts = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            texts.append(file.read())
+    return "\n".join(texts)
+
+
 def missing(source, build, document, command, unused):
     """What another command names and is not there, or that nothing runs it; None if nothing is amiss.
 
@@ -221,13 +235,7 @@ def missing(source, build, document, command, unused):
     words = [word for word in command.split() if not re.match(r"[A-Z_]+=", word)]
     if not words or words[0] == "export":
         return None
-    makefile = ""
-    # Not all of the source folder: a build folder may lie there, in which a release comes and goes.
-    parts = [path for folder in ("src", "test", "contrib", "docs")
-             for path in glob.glob(os.path.join(source, folder, "**/*.am"), recursive=True)]
-    for path in [os.path.join(build, "Makefile"), os.path.join(source, "Makefile.am"), *parts]:
-        with open(path, encoding="utf-8") as file:
-            makefile += file.read() + "\n"
+    makefile = makefile_text(source, build)
     if words[0] == "make":
         targets = [each for each in words[1:] if "=" not in each and not each.startswith("-")]
         for target in targets:
@@ -343,7 +351,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="print what would be run")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
-    failed, ran, unused, unused_elsewhere = 0, 0, set(OTHERWISE), set(ELSEWHERE)
+    failed, unused, unused_elsewhere = 0, set(OTHERWISE), set(ELSEWHERE)
+    ran = set()  # what several pages show is run once
     with tempfile.TemporaryDirectory() as folder:
         for document, number, command in commands(options.source):
             part = swiftlane_part(command)
@@ -357,7 +366,9 @@ def main():
             unused.discard(words)
             instead = OTHERWISE.get(words, words)
             for each in [] if instead is None else [instead] if isinstance(instead, str) else instead:
-                ran += 1
+                if (*settings, each) in ran:
+                    continue
+                ran.add((*settings, each))
                 if options.list:
                     print(f"{document}:{number}: {each}")
                     continue
@@ -391,7 +402,7 @@ def main():
         print(f"no document shows: swiftlane {words}")
     for start in sorted(unused_elsewhere):
         print(f"no document shows: {start}")
-    print(f"{ran} commands of documents, {failed} failed")
+    print(f"{len(ran)} commands of documents, {failed} failed")
     return 1 if failed or unused or unused_elsewhere or not ran else 0
 
 
