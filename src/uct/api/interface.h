@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,9 @@ struct PeerIdentity {
     // The worker's: whom it takes the name for.
     uint64_t worker = 0;
     uint32_t generation = 0;
+    // The worker's: whose memory here its messages take up.
+    uint32_t account_generation = 0;
+    uint64_t account = 0;
     bool was_refused = false;
     bool is_over = false;  // the worker hears nothing more of it: the transport ends it
     bool is_lane = false;  // Endpoint::set_peer() says whose it is; there is no name
@@ -232,6 +236,46 @@ class Endpoint {
     virtual void deliver_immediates(uint8_t id, uint64_t tag) {}
 };
 
+// What an interface waits for, so that nobody need call its progress() in vain: a word that somebody
+// else writes into memory, and a mark of its own. One that cannot say so leaves the mark set.
+class Interest {
+  public:
+    // To be called: there is something to do, or nothing is known of that.
+    bool is_met() const {
+        return ((word_->load(std::memory_order_acquire) ^ expected_) & mask_) == 0;
+    }
+
+    // --- for the interface ---
+
+    // progress() has something to do, whatever the word says; as at first.
+    void mark() { set_mark(true); }
+    void set_mark(bool is_marked) {
+        is_marked_ = is_marked;
+        mask_ = is_marked ? 0 : awaited_;
+    }
+    bool is_marked() const { return is_marked_; }
+    // Something has come when these bits of the word are as expected. It lives as long as it is
+    // awaited.
+    void await(const std::atomic<uint64_t>& word, uint64_t bits, uint64_t expected) {
+        awaited_ = bits;
+        if (!is_marked_) mask_ = bits;
+        word_ = &word;
+        expected_ = expected;
+    }
+    void await_nothing() { await(kUnwritten, 1, 1); }
+    // There is more than one word: progress() looks itself.
+    void await_several() { await(kUnwritten, 0, 0); }
+
+  private:
+    static inline const std::atomic<uint64_t> kUnwritten{0};
+
+    const std::atomic<uint64_t>* word_ = &kUnwritten;
+    uint64_t expected_ = 1;
+    uint64_t mask_ = 0;  // 0: marked, or several words
+    uint64_t awaited_ = 1;
+    bool is_marked_ = true;
+};
+
 // A transport on a device as one worker uses it: queues, buffers, progress.
 class Interface {
   public:
@@ -257,6 +301,9 @@ class Interface {
     // Poll for completions and messages, serve waiting endpoints.
     // @return events handled; 0: until something comes, another call would do nothing
     virtual unsigned progress() = 0;
+    // progress() need not be called while that is not met, but now and then: what only time brings,
+    // such as the death of a peer, is seen to there. Lives as long as the interface.
+    virtual const Interest& interest() const { return interest_; }
     // The next progress() looks at everything: if it returns 0, nothing had come.
     virtual void look_soon() {}
 
@@ -295,6 +342,7 @@ class Interface {
 
   protected:
     InterfaceAttributes attributes_;
+    Interest interest_;
 };
 
 }  // namespace uct

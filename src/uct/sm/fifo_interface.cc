@@ -47,9 +47,11 @@ ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& pa
         ucs::log_error("sm_fifo has no shared memory for its queue: {}", ucs_status_string(status));
         return status;
     }
-    opened->senders_.resize(senders);
-    for (PeerIdentity& sender : opened->senders_) sender = nobody();
+    opened->senders_.reset(new PeerIdentity[senders]);
+    opened->places_ = senders;
+    for (uint32_t place = 0; place < senders; ++place) opened->senders_[place] = nobody();
     opened->inbox_->set_wake_descriptor(opened->wake_descriptor());
+    opened->inbox_->watch().tell(opened->interest_);
     *interface = std::move(opened);
     return UCS_OK;
 }
@@ -107,9 +109,15 @@ unsigned FifoInterface::help() {
 
 template <typename Take>
 unsigned FifoInterface::hand_over(Take take) {
+    // However the handlers end.
+    struct Watching {
+        Interest& interest;
+        const Inbox& queue;
+        ~Watching() { queue.watch().tell(interest); }
+    } const watching{interest_, *inbox_};
     SenderScope sender(params_.am_table);
-    PeerIdentity* const senders = senders_.data();
-    const auto count = static_cast<uint32_t>(senders_.size());
+    PeerIdentity* const senders = senders_.get();
+    const uint32_t count = places_;
     return take(
         [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t place) {
             if (place >= count || !sender.admits(senders[place], id, data, length)) [[unlikely]]
@@ -122,6 +130,14 @@ unsigned FifoInterface::hand_over(Take take) {
 }
 
 unsigned FifoInterface::take_messages() {
+    if (inbox_->has_holes()) [[unlikely]]
+        return take_among_holes();
+    return hand_over([this](auto&& deliver, auto&& announced) {
+        return inbox_->poll(config_.max_poll, deliver, announced);
+    });
+}
+
+unsigned FifoInterface::take_among_holes() {
     return hand_over([this](auto&& deliver, auto&& announced) {
         return inbox_->take(config_.max_poll, deliver, announced);
     });

@@ -47,20 +47,27 @@ class Inbox {
     // Where the next message will be seen, for who looks into many queues: good until one is taken.
     struct Watch {
         const std::atomic<uint64_t>* control;
-        uint64_t number;
+        uint64_t expected;
 
         bool has_message() const {
-            return control::is_message(control->load(std::memory_order_acquire), number);
+            return ((control->load(std::memory_order_acquire) ^ expected) &
+                    control::kNumberMask) == 0;
+        }
+        // The same for a worker, who calls nobody to look.
+        void tell(Interest& interest) const {
+            interest.await(*control, control::kNumberMask, expected);
         }
     };
-    Watch watch() const { return {&slots_[next_ & mask_].control, next_}; }
+    Watch watch() const {
+        return {&slots_[next_ & mask_].control, control::number_bits(next_)};
+    }
 
     // Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
     // the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It
     // may do anything but destroy the inbox; a message whose handler throws is taken.
     // announced(sender, data, length): who is there now.
     template <typename Deliver, typename Announced>
-    unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
+    [[gnu::always_inline]] unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
         unsigned count = 0;
         do {
             Slot& slot = slots_[next_ & mask_];
@@ -94,11 +101,9 @@ class Inbox {
         return count;
     }
 
-    // The same of many senders, with what has come into holes in its place.
+    // The same of many senders while has_holes(), with what has come into holes in its place.
     template <typename Deliver, typename Announced>
     unsigned take(unsigned most, Deliver&& deliver, Announced&& announced) {
-        if (holes_.empty()) [[likely]]
-            return poll(most, deliver, announced);
         unsigned count = 0;
         // Who has filled a hole may have sent more since: what is seen of that comes behind.
         while (count < most && has_message()) {
@@ -201,7 +206,7 @@ class Inbox {
     Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout);
 
     template <typename Deliver>
-    void take_buffer(uint64_t word, size_t length, uint32_t sender, Deliver&& deliver) {
+    [[gnu::always_inline]] void take_buffer(uint64_t word, size_t length, uint32_t sender, Deliver&& deliver) {
         if (length > layout_.buffer_size) return;
         if (layout_.senders == 0) {
             deliver(control::id(word), buffers_ + area_.next(), length, nullptr, sender);

@@ -71,6 +71,7 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
     watches_.reserve(inboxes_.size() + 1);
     inboxes_.push_back(std::move(inbox));
     watches_.push_back(inboxes_.back()->queue->watch());
+    wait_for_next();
     *endpoint = std::move(made);
     return UCS_OK;
 }
@@ -80,6 +81,7 @@ void RingInterface::abandon(RingInbox& inbox) {
     if (inbox.gate != nullptr) inbox.gate = &nobody_waits;
     inbox.is_orphan = true;
     has_orphans_ = true;
+    interest_.mark();
 }
 
 // What one call copies has its limit: those that it has not looked at come first in the next.
@@ -104,6 +106,7 @@ void RingInterface::drop_orphans() {
     if (gone == 0) return;
     watches_.clear();
     for (const auto& inbox : inboxes_) watches_.push_back(inbox->queue->watch());
+    wait_for_next();
 }
 
 unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
@@ -111,11 +114,14 @@ unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
     RingInbox& inbox = *inboxes_[index];
     // However the handlers end: they may also make queues.
     struct Watching {
-        std::vector<Inbox::Watch>& watches;
+        RingInterface& interface;
         const size_t index;
         const Inbox& queue;
-        ~Watching() { watches[index] = queue.watch(); }
-    } const watching{watches_, index, *inbox.queue};
+        ~Watching() {
+            interface.watches_[index] = queue.watch();
+            if (interface.watches_.size() == 1) interface.wait_for_next();
+        }
+    } const watching{*this, index, *inbox.queue};
     return inbox.queue->poll(
         config_.max_poll,
         [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t) {
@@ -145,7 +151,10 @@ unsigned RingInterface::progress() {
     }
     if (has_orphans_) [[unlikely]]
         drop_orphans();
-    return count + after_poll();
+    count += after_poll();
+    if (has_orphans_) [[unlikely]]
+        interest_.mark();
+    return count;
 }
 
 ucs_status_t RingInterface::fall_asleep() {

@@ -46,6 +46,14 @@ class RingInterface final : public SmInterface {
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();
+    // What is waited for, of several queues: they have to be looked at.
+    void wait_for_next() {
+        if (watches_.size() == 1) {
+            watches_.front().tell(interest_);
+        } else {
+            watches_.empty() ? interest_.await_nothing() : interest_.await_several();
+        }
+    }
 
     std::vector<std::unique_ptr<RingInbox>> inboxes_;
     // Of each of them: all are looked at in each progress, which takes a line of each queue and no
