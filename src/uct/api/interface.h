@@ -236,43 +236,56 @@ class Endpoint {
     virtual void deliver_immediates(uint8_t id, uint64_t tag) {}
 };
 
-// What an interface waits for, so that nobody need call its progress() in vain: a word that somebody
-// else writes into memory, and a mark of its own. One that cannot say so leaves the mark set.
+// A word that somebody else writes into memory, and how it begins to look when something has come.
+struct AwaitedWord {
+    const std::atomic<uint64_t>* word;
+    uint64_t expected;
+
+    bool is_as_expected(uint64_t mask) const {
+        return ((word->load(std::memory_order_acquire) ^ expected) & mask) == 0;
+    }
+};
+
+// What an interface waits for, so that nobody need call its progress() in vain: words in memory,
+// and a mark of its own. One that knows of no words leaves the mark set.
 class Interest {
   public:
-    // To be called: there is something to do, or nothing is known of that.
+    Interest() = default;
+    Interest(Interest&&) = delete;
+
+    // To be called: something has come, or is to be done.
     bool is_met() const {
-        return ((word_->load(std::memory_order_acquire) ^ expected_) & mask_) == 0;
+        for (const AwaitedWord* each = first_; each != last_; ++each) {
+            if (each->is_as_expected(mask_)) return true;
+        }
+        return false;
     }
 
     // --- for the interface ---
 
-    // progress() has something to do, whatever the word says; as at first.
+    // progress() has something to do, whatever the words say; as at first.
     void mark() { set_mark(true); }
     void set_mark(bool is_marked) {
         is_marked_ = is_marked;
-        mask_ = is_marked ? 0 : awaited_;
+        first_ = is_marked ? &always_ : awaited_.data();
+        last_ = is_marked ? &always_ + 1 : awaited_.data() + awaited_.size();
     }
     bool is_marked() const { return is_marked_; }
-    // Something has come when these bits of the word are as expected. It lives as long as it is
-    // awaited.
-    void await(const std::atomic<uint64_t>& word, uint64_t bits, uint64_t expected) {
-        awaited_ = bits;
-        if (!is_marked_) mask_ = bits;
-        word_ = &word;
-        expected_ = expected;
+    // From now on these words, which may change where they lie, and these bits of them.
+    void await(std::span<const AwaitedWord> words, uint64_t mask) {
+        awaited_ = words;
+        mask_ = mask;
+        set_mark(is_marked_);
     }
-    void await_nothing() { await(kUnwritten, 1, 1); }
-    // There is more than one word: progress() looks itself.
-    void await_several() { await(kUnwritten, 0, 0); }
 
   private:
-    static inline const std::atomic<uint64_t> kUnwritten{0};
+    const std::atomic<uint64_t> nothing_{0};
+    const AwaitedWord always_{&nothing_, 0};
 
-    const std::atomic<uint64_t>* word_ = &kUnwritten;
-    uint64_t expected_ = 1;
-    uint64_t mask_ = 0;  // 0: marked, or several words
-    uint64_t awaited_ = 1;
+    const AwaitedWord* first_ = &always_;  // those that are looked at
+    const AwaitedWord* last_ = &always_ + 1;
+    uint64_t mask_ = 0;
+    std::span<const AwaitedWord> awaited_;
     bool is_marked_ = true;
 };
 

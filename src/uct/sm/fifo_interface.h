@@ -39,7 +39,7 @@ class FifoInterface final : public SmInterface {
     void wake_up() override { inbox_->disarm(); }
     void look_after_queues() override {
         inbox_->look_after_senders();
-        inbox_->watch().tell(interest_);
+        next_message_ = inbox_->watch();
     }
     bool awaits_late() const override { return inbox_->has_holes(); }
     unsigned take_late() override;
@@ -47,6 +47,7 @@ class FifoInterface final : public SmInterface {
     const KeyTable& keys_;
     JointCopyPartner partner_;
     std::unique_ptr<Inbox> inbox_;
+    AwaitedWord next_message_{};
     std::unique_ptr<PeerIdentity[]> senders_;             // by place in the queue
     uint32_t places_ = 0;                                 // of senders
     std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  // of peers, by the segment's nonce

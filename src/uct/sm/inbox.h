@@ -43,22 +43,9 @@ class Inbox {
 
     const SegmentName& name() const { return segment_->name(); }
 
-    bool has_message() const { return watch().has_message(); }
-    // Where the next message will be seen, for who looks into many queues: good until one is taken.
-    struct Watch {
-        const std::atomic<uint64_t>* control;
-        uint64_t expected;
-
-        bool has_message() const {
-            return ((control->load(std::memory_order_acquire) ^ expected) &
-                    control::kNumberMask) == 0;
-        }
-        // The same for a worker, who calls nobody to look.
-        void tell(Interest& interest) const {
-            interest.await(*control, control::kNumberMask, expected);
-        }
-    };
-    Watch watch() const {
+    bool has_message() const { return watch().is_as_expected(control::kNumberMask); }
+    // Where the next message will be seen, by control::kNumberMask: good until one is taken.
+    AwaitedWord watch() const {
         return {&slots_[next_ & mask_].control, control::number_bits(next_)};
     }
 

@@ -71,7 +71,7 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
     watches_.reserve(inboxes_.size() + 1);
     inboxes_.push_back(std::move(inbox));
     watches_.push_back(inboxes_.back()->queue->watch());
-    wait_for_next();
+    await_messages();
     *endpoint = std::move(made);
     return UCS_OK;
 }
@@ -106,7 +106,7 @@ void RingInterface::drop_orphans() {
     if (gone == 0) return;
     watches_.clear();
     for (const auto& inbox : inboxes_) watches_.push_back(inbox->queue->watch());
-    wait_for_next();
+    await_messages();
 }
 
 unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
@@ -114,14 +114,11 @@ unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
     RingInbox& inbox = *inboxes_[index];
     // However the handlers end: they may also make queues.
     struct Watching {
-        RingInterface& interface;
+        std::vector<AwaitedWord>& watches;
         const size_t index;
         const Inbox& queue;
-        ~Watching() {
-            interface.watches_[index] = queue.watch();
-            if (interface.watches_.size() == 1) interface.wait_for_next();
-        }
-    } const watching{*this, index, *inbox.queue};
+        ~Watching() { watches[index] = queue.watch(); }
+    } const watching{watches_, index, *inbox.queue};
     return inbox.queue->poll(
         config_.max_poll,
         [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t) {
@@ -141,7 +138,7 @@ unsigned RingInterface::progress() {
     size_t bytes = 0;
     // Handlers may make and abandon queues; none is freed before the loop ends.
     for (size_t i = 0; i < watches_.size(); ++i) {
-        if (!watches_[i].has_message()) [[likely]]
+        if (!watches_[i].is_as_expected(control::kNumberMask)) [[likely]]
             continue;
         count += take_messages(i, &bytes);
         if (bytes >= copies().turn_bytes()) [[unlikely]] {

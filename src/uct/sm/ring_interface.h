@@ -46,19 +46,13 @@ class RingInterface final : public SmInterface {
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();
-    // What is waited for, of several queues: they have to be looked at.
-    void wait_for_next() {
-        if (watches_.size() == 1) {
-            watches_.front().tell(interest_);
-        } else {
-            watches_.empty() ? interest_.await_nothing() : interest_.await_several();
-        }
-    }
+    // There is another queue, or one less.
+    void await_messages() { interest_.await(watches_, control::kNumberMask); }
 
     std::vector<std::unique_ptr<RingInbox>> inboxes_;
     // Of each of them: all are looked at in each progress, which takes a line of each queue and no
     // other memory but this.
-    std::vector<Inbox::Watch> watches_;
+    std::vector<AwaitedWord> watches_;
     bool has_orphans_ = false;
 };
 
