@@ -34,7 +34,7 @@ POSTED_RECEIVE = 114
 # Within a host, from so many peers: a call of progress that finds nothing, and what a message costs its receiver that
 # comes before its receive, from the call that finds it to the end.
 LOOKS = {1: 75, 64: 75}
-LATE = {1: 700, 8: 760}
+LATE = {1: 720, 8: 770}
 # As callgrind names them; a function of valgrind's own in their place counts as well.
 ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
                         r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")

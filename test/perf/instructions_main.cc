@@ -336,8 +336,8 @@ unsigned receive_late(perf::Pair& pair, size_t peers) {
     const ucp_request_param_t none{};
     ucp_request_param_t params{};
     unsigned ended = 0;
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                          UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    params.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     params.cb.recv = note_end;
     params.user_data = &ended;
     for (unsigned count = 0; count < kWarmUp + kRounds * kBurst; ++count) {

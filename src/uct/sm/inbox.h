@@ -193,7 +193,8 @@ class Inbox {
     Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout);
 
     template <typename Deliver>
-    [[gnu::always_inline]] void take_buffer(uint64_t word, size_t length, uint32_t sender, Deliver&& deliver) {
+    [[gnu::always_inline]] void take_buffer(uint64_t word, size_t length, uint32_t sender,
+                                            Deliver&& deliver) {
         if (length > layout_.buffer_size) return;
         if (layout_.senders == 0) {
             deliver(control::id(word), buffers_ + area_.next(), length, nullptr, sender);

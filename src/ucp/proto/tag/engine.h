@@ -38,9 +38,9 @@ struct TagMessage : UnexpectedMessage {
     std::byte inline_data[kInlineBytes];
 
     // A whole one has no use for what follows.
-    size_t room;            // bytes of `data`
-    size_t arrived;         // bytes in `data` so far
-    uint64_t sync_sender;   // uuid to acknowledge to, if sync_request is not 0
+    size_t room;           // bytes of `data`
+    size_t arrived;        // bytes in `data` so far
+    uint64_t sync_sender;  // uuid to acknowledge to, if sync_request is not 0
     uint64_t sync_request;
     MessageId id;            // kFragmented
     Timing timing;           // kFragmented
@@ -173,7 +173,8 @@ class TagEngine : MessageProtocol {
         size_t done;  // bytes
     };
 
-    // Charges the message, of which `bytes` are kept, to who sent it. @return false: the sender is cut off, it is freed
+    // Charges the message, of which `bytes` are kept, to who sent it. @return false: the sender is
+    // cut off, it is freed
     bool charge(TagMessage& message, uint64_t claimed, size_t bytes);
 
     struct Free {
