@@ -70,25 +70,9 @@ Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
     return request;
 }
 
-// What most receives are: into plain memory, for a message that has not come yet, or has come as a
-// whole.
-ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
-                                    OpParams params) {
-    constexpr uint32_t kUnusual =
-        UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    Unpacker unpacker;
-    if (params.has(kUnusual) || !unpacker.open_contiguous(buffer, count, params.datatype()))
-        [[unlikely]] {
-        return receive_any(buffer, count, tag, mask, params);
-    }
-    if (UnexpectedMessage* const found = matcher_.find_unexpected(tag, mask)) {
-        auto& message = static_cast<TagMessage&>(*found);
-        if (message.kind == TagMessageKind::kWhole && message.length <= unpacker.length() &&
-            !requests_.is_ending_call()) [[likely]] {
-            return take_whole(message, unpacker, params);
-        }
-        return receive_any(buffer, count, tag, mask, params);
-    }
+// A receive into plain memory, for a message that has not come yet.
+inline ucs_status_ptr_t TagEngine::post(const Unpacker& unpacker, Tag tag, Tag mask,
+                                        const OpParams& params) {
     Request* const request = requests_.begin_posted(params);
     if (request == nullptr) [[unlikely]]
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -99,6 +83,20 @@ ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mas
     receive.buffer = unpacker;
     matcher_.post(receive);
     return request->handle();
+}
+
+constexpr uint32_t kUnusualReceive =
+    UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+
+// Most receives find no message that waits.
+ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
+                                    OpParams params) {
+    Unpacker unpacker;
+    if (params.has(kUnusualReceive) || matcher_.unexpected_count() != 0 ||
+        !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
+        return receive_any(buffer, count, tag, mask, params);
+    }
+    return post(unpacker, tag, mask, params);
 }
 
 // The program hears of it in the call, so that most calls need no request.
@@ -123,7 +121,16 @@ ucs_status_ptr_t TagEngine::take_whole(TagMessage& message, const Unpacker& unpa
 
 ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag mask,
                                         const OpParams& params) {
-    UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
+    UnexpectedMessage* const message = matcher_.find_unexpected(tag, mask);
+    Unpacker unpacker;
+    if (!params.has(kUnusualReceive) &&
+        unpacker.open_contiguous(buffer, count, params.datatype())) {
+        if (message == nullptr) return post(unpacker, tag, mask, params);
+        auto& found = static_cast<TagMessage&>(*message);
+        if (found.kind == TagMessageKind::kWhole && found.length <= unpacker.length() &&
+            !requests_.is_ending_call())
+            return take_whole(found, unpacker, params);
+    }
     if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
     ucs_status_t status = UCS_OK;

@@ -126,9 +126,10 @@ class TagEngine : MessageProtocol {
 
   private:
     static Request& whole(ExpectedReceive& expected);
+    ucs_status_ptr_t post(const Unpacker& unpacker, Tag tag, Tag mask, const OpParams& params);
     // A whole message for a receive into plain memory, which it fits into.
-    [[gnu::noinline]] ucs_status_ptr_t take_whole(TagMessage& message, const Unpacker& unpacker,
-                                                  const OpParams& params);
+    ucs_status_ptr_t take_whole(TagMessage& message, const Unpacker& unpacker,
+                                const OpParams& params);
     [[gnu::noinline]] ucs_status_ptr_t receive_any(void* buffer, size_t count, Tag tag, Tag mask,
                                                    const OpParams& params);
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
