@@ -258,7 +258,7 @@ class Interest {
         for (const AwaitedWord* each = first_; each != last_; ++each) {
             if (each->is_as_expected(mask_)) return true;
         }
-        return false;
+        return flag_->load(std::memory_order_relaxed) != 0;
     }
 
     // --- for the interface ---
@@ -277,10 +277,13 @@ class Interest {
         mask_ = mask;
         set_mark(is_marked_);
     }
+    // And a word of others' that is not 0 while they have something for progress().
+    void await_flag(const std::atomic<uint64_t>& flag) { flag_ = &flag; }
 
   private:
     const std::atomic<uint64_t> nothing_{0};
     const AwaitedWord always_{&nothing_, 0};
+    const std::atomic<uint64_t>* flag_ = &nothing_;
 
     const AwaitedWord* first_ = &always_;  // those that are looked at
     const AwaitedWord* last_ = &always_ + 1;
