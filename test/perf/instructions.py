@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Instructions of the library for one 8-byte message, for one slice of a bulk transfer, and for one atomic
+"""Instructions of the library for one 8-byte message, for a look in vain, for one slice of a bulk transfer, and for one atomic
 operation that goes by messages, counted by callgrind.
 
 The library's part of a call is what the call costs less what it spends inside the adapter
@@ -30,7 +30,11 @@ MEASURED = "perf_measured_"
 # Most instructions that a message may cost: what the limits of this project say (docs/performance.md).
 ARMED_EXTRA = 10  # two of them tell a counted send from one of device memory
 SENDS = {"fifo": 80, "ring": 80, "dc": 133, "rc": 101}  # with a disarmed tracker
-POSTED_RECEIVE = 114
+POSTED_RECEIVE = 110
+# Within a host, from so many peers: a call of progress that finds nothing, and what a message costs its receiver that
+# comes before its receive, from the call that finds it to the end.
+LOOKS = {1: 90, 64: 90}
+LATE = {1: 740, 8: 790}
 # As callgrind names them; a function of valgrind's own in their place counts as well.
 ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
                         r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")
@@ -268,6 +272,21 @@ def main():
         print(f"{name + ', compiled without':40} {untracked[name]:8.2f}", flush=True)
     if arguments.checksum:
         return 0
+    looks, late = {}, {}
+    for what, counts, parts in (("idle", looks, ("look",)), ("late", late, ("progress", "receive"))):
+        for peers in LOOKS if what == "idle" else LATE:
+            results = measure(arguments.program, what, str(peers), {}, parts)
+            # A call that begins with others is in both.
+            own = {f: c for part in parts for f, c in results[part][1].items()}
+            counts[peers] = sum(results[part][0] for part in parts)
+            if what == "late":
+                touched[f"a message before its receive, {peers} peers"] = own
+            name = "a look in vain" if what == "idle" else "a message before its receive"
+            print(f"{f'{name}, {peers} peers':40} {counts[peers]:8.2f}", flush=True)
+            if arguments.functions:
+                for function, cost in sorted(own.items(), key=lambda item: -item[1]):
+                    if cost >= 1:
+                        print(f"    {what:8} {cost:8.2f} {function}")
     parts = measure(arguments.program, "off", "bulk",
                     {"UCX_LANES": "scalable", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf"},
                     ("put", "progress"))
@@ -350,6 +369,11 @@ def main():
         if tracker == "disarmed" and sends[name] > limit:
             failures.append(f"{name}: {sends[name]:.2f} instructions, allowed are {limit}")
     limit = POSTED_RECEIVE + (HARDENING if is_hardened(arguments.program) else 0)
+    for what, counts, limits in (("a look in vain", looks, LOOKS), ("a message before its receive", late, LATE)):
+        for peers, most in limits.items():
+            # Each of its functions begins with a landing pad.
+            if counts[peers] > most + (2 * HARDENING if is_hardened(arguments.program) else 0):
+                failures.append(f"{what}, {peers} peers: {counts[peers]:.2f} instructions, allowed are {most}")
     for name, count in receives.items():
         if count > limit:
             failures.append(f"{name}: {count:.2f} instructions to post a receive, allowed are {limit}")

@@ -3,7 +3,9 @@
 // What instructions.py runs under callgrind: the functions whose names begin with perf_measured_
 // are counted. Arguments: the state of the tracker (off, disarmed, armed) and the lane (dc, rc,
 // fifo, ring), or bulk: puts that go in slices; or atomic, fenced: fetch-adds by messages, the
-// latter behind a put and a fence each; or what is done with lanes, and how many peers there are.
+// latter behind a put and a fence each; or what is done with lanes, and how many peers there are;
+// or idle, late: progress with nothing there, and messages that come before their receives, within
+// a host, and from how many peers.
 
 #include <cstdio>
 #include <cstdlib>
@@ -59,6 +61,10 @@ extern "C" [[gnu::noinline]] void perf_measured_lanes(ucp::Worker& worker, ucs::
 
 extern "C" [[gnu::noinline]] unsigned perf_measured_poll(ucp::Worker& worker) {
     return worker.interfaces().poll();
+}
+
+extern "C" [[gnu::noinline]] unsigned perf_measured_look(ucp_worker_h worker) {
+    return ucp_worker_progress(worker);
 }
 
 ucs_status_ptr_t receive(ucp_worker_h worker, uint64_t* value, const ucp_request_param_t* param) {
@@ -313,17 +319,83 @@ void move_many(perf::Pair& pair, size_t peers) {
     std::printf("1\n");
 }
 
+// Peers of worker 0 within the host, each with an endpoint to it. @return these
+std::vector<ucp_ep_h> peers_within_host(perf::Pair& pair, size_t count) {
+    std::vector<ucp_ep_h> endpoints;
+    for (size_t i = 0; i < count; ++i) {
+        const unsigned index = i == 0 ? 1 : pair.add_worker();
+        endpoints.push_back(pair.connect(pair.worker(0).address().data(), index));
+    }
+    return endpoints;
+}
+
+void note_end(void*, ucs_status_t, const ucp_tag_recv_info_t*, void* ended) {
+    ++*static_cast<unsigned*>(ended);
+}
+
+// Messages that come before their receives, from each peer in turn: as Open MPI has it, receives
+// have a request and a callback. @return how many
+unsigned receive_late(perf::Pair& pair, size_t peers) {
+    constexpr unsigned kWarmUp = 256;
+    const std::vector<ucp_ep_h> endpoints = peers_within_host(pair, peers);
+    const ucp_request_param_t none{};
+    ucp_request_param_t params{};
+    unsigned ended = 0;
+    params.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    params.cb.recv = note_end;
+    params.user_data = &ended;
+    for (unsigned count = 0; count < kWarmUp + kRounds * kBurst; ++count) {
+        const uint64_t sent = count + 1;
+        uint64_t received = 0;
+        const ucs_status_ptr_t sending =
+            ucp_tag_send_nbx(endpoints[count % peers], &sent, sizeof(sent), kTag, &none);
+        perf::require(sending == nullptr, "a short message goes at once");
+        const bool measured = count >= kWarmUp;
+        ucs_status_ptr_t receiving;
+        if (measured) {
+            perf_measured_progress(pair.handle(0));
+            receiving = perf_measured_receive(pair.handle(0), &received, &params);
+        } else {
+            ucp_worker_progress(pair.handle(0));
+            receiving = receive(pair.handle(0), &received, &params);
+        }
+        perf::require(ended == count + 1 && received == sent, "a message that waited");
+        ucp_request_free(receiving);
+    }
+    return kRounds * kBurst;
+}
+
+// Progress with nothing there. @return calls
+unsigned look_in_vain(perf::Pair& pair, size_t peers) {
+    receive_late(pair, peers);
+    constexpr unsigned kCalls = 1024;
+    for (unsigned count = 0; count < 2 * kCalls; ++count) {
+        const unsigned events = count < kCalls ? ucp_worker_progress(pair.handle(0))
+                                               : perf_measured_look(pair.handle(0));
+        perf::require(count < kCalls || events == 0, "nothing is there");
+    }
+    return kCalls;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     perf::require(argc == 3,
                   "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk|atomic|fenced, or "
-                  "peers|moves COUNT");
+                  "peers|moves|idle|late COUNT");
     const std::string_view tracker = argv[1], lane = argv[2];
     if (tracker == "peers" || tracker == "moves") {
         perf::Pair pair;
         const size_t peers = std::strtoul(argv[2], nullptr, 10);
         tracker == "peers" ? rank_many(pair, peers) : move_many(pair, peers);
+        return 0;
+    }
+    if (tracker == "idle" || tracker == "late") {
+        const size_t peers = std::strtoul(argv[2], nullptr, 10);
+        perf::Pair pair(peers, perf::Pair::Over::kHost);
+        std::printf("%u\n",
+                    tracker == "idle" ? look_in_vain(pair, peers) : receive_late(pair, peers));
         return 0;
     }
     const bool is_shared_memory = lane == "fifo" || lane == "ring";

@@ -9,6 +9,7 @@
 #include "ucp/base/handles.h"
 #include "ucp/select/worker_address.h"
 #include "uct/ib/component.h"
+#include "uct/self/self_interface.h"
 #include "uct/sm/component.h"
 
 namespace perf {
@@ -21,8 +22,9 @@ void require(bool condition, const char* what) {
 
 Pair::Pair(size_t estimated_endpoints, Over over)
     : fabric_({.nodes = 2, .model = softhca::Model::instant()}) {
-    const std::array<uct::Component*, 1> components = {
-        over == Over::kAdapters ? &uct::ib::component() : &uct::sm::component()};
+    const std::array components = {
+        over == Over::kAdapters ? &uct::ib::component() : &uct::sm::component(),
+        &uct::self::component()};
     ucp::Config config;
     std::string error;
     require(
@@ -36,9 +38,9 @@ Pair::Pair(size_t estimated_endpoints, Over over)
         fabric_.set_current_node(node);
         ucp::ContextSeams seams;
         seams.clock = &clock_;
-        seams.virtual_time = true;
+        seams.virtual_time = over != Over::kHost;
         seams.seed = 1 + node;
-        seams.components = components;
+        seams.components = std::span(components).first(over == Over::kHost ? 2 : 1);
         require(ucp::Context::create(params, config, seams, &contexts_[node]) == UCS_OK, "context");
         make_worker(*contexts_[node]);
     }

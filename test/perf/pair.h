@@ -22,7 +22,9 @@ namespace perf {
 // outside. Anything that goes wrong ends the process with a message.
 class Pair {
   public:
-    enum class Over : uint8_t { kAdapters, kSharedMemory };
+    // kHost: shared memory and a worker's way to itself, polled as in programs: not at each step of
+    // the clock, which stands.
+    enum class Over : uint8_t { kAdapters, kSharedMemory, kHost };
 
     explicit Pair(size_t estimated_endpoints = 2, Over over = Over::kAdapters);
 

@@ -163,13 +163,20 @@ ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address
     return UCS_ERR_NO_MEMORY;
 }
 
+namespace {
+
+[[gnu::noinline]] unsigned progress_locked(Worker& worker) {
+    GateLock lock(worker.gate());
+    worker.gate().set_sleeper(nullptr);
+    return worker.progress();
+}
+
+}  // namespace
+
 unsigned ucp_worker_progress(ucp_worker_h worker_h) {
     Worker& worker = unwrap(worker_h);
-    if (worker.gate().has_threads()) [[unlikely]] {
-        GateLock lock(worker.gate());
-        worker.gate().set_sleeper(nullptr);
-        return worker.progress();
-    }
+    if (worker.gate().has_threads()) [[unlikely]]
+        return progress_locked(worker);
     return worker.progress();
 }
 

@@ -106,12 +106,6 @@ void InterfaceSet::corrupted(void* arg, uct::PeerIdentity* from) {
     self.errors_.cut_off(self.errors_.self, worker, UCS_ERR_IO_ERROR);
 }
 
-uint64_t InterfaceSet::account_of(uint64_t claimed) const {
-    if (sender_ == nullptr) return claimed;
-    const uint64_t worker = peers_.worker_of(*sender_);
-    return worker != 0 ? worker : sender_->name;
-}
-
 void InterfaceSet::too_much(uint64_t account) {
     ucs::log_error(
         "worker {:016x} has sent {} bytes that nobody here has received: it is cut off; receive "
@@ -208,7 +202,11 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     for (WorkerInterface& interface : interfaces_) {
         const bool is_network =
             interface.transport->attributes().device_type == uct::DeviceType::kNetwork;
-        (is_network ? networks_ : memories_).push_back(&interface);
+        if (is_network) {
+            networks_.push_back(&interface);
+        } else {
+            memories_.push_back({&interface.transport->interest(), interface.transport.get()});
+        }
     }
     const bool has_scalable = std::ranges::any_of(interfaces_, [](const auto& interface) {
         return interface.transport->attributes().reach == uct::Reach::kInterface;
@@ -252,41 +250,75 @@ size_t InterfaceSet::least_bcopy() const {
 // the time that it has been silent.
 unsigned InterfaceSet::poll_networks() {
     constexpr uint32_t kQuietPolls = 4096, kSeldom = 16;
+    const bool is_seldom = ++network_polls_ % kSeldom == 0;
+    bool all_rest = true;
     unsigned events = 0;
     for (WorkerInterface* interface : networks_) {
-        if (interface->quiet >= kQuietPolls && ++interface->quiet % kSeldom != 0) continue;
+        if (interface->quiet >= kQuietPolls && !is_seldom) continue;
         const unsigned found = interface->transport->progress();
         events += found;
-        if (interface->may_rest) interface->quiet = found != 0 ? 0 : interface->quiet + 1;
+        if (found != 0) interface->quiet = 0;
+        if (found == 0 && interface->may_rest && interface->quiet < kQuietPolls) ++interface->quiet;
+        all_rest &= interface->quiet >= kQuietPolls;
+    }
+    // A program within one host has none to poll.
+    if (all_rest) {
+        rest_ = kSeldom - 1;
+        network_polls_ = kSeldom - 1;
+    }
+    return events;
+}
+
+void InterfaceSet::note_busy(const Nearby& memory) {
+    if (memory.transport->attributes().device_type == uct::DeviceType::kSharedMemory)
+        busy_ = &memory;
+}
+
+// Also where nothing is known to have come: time may bring something.
+unsigned InterfaceSet::poll_all() {
+    until_all_ = kPollAll;
+    unsigned events = 0;
+    for (const Nearby& memory : memories_) {
+        const unsigned found = memory.transport->progress();
+        if (found == 0) continue;
+        events += found;
+        note_busy(memory);
     }
     return events;
 }
 
 // The queues in memory that the last messages came through are looked at first, and if there are
 // more, mostly alone: the answer to a message need not wait for looks elsewhere. A call that finds
-// nothing has looked at all queues in memory; at networks behind look_everywhere().
+// nothing has looked at all queues in memory; at networks behind look_everywhere(). To look is to
+// read a word: who has nothing is not called.
 unsigned InterfaceSet::poll() {
     constexpr uint32_t kAlone = 4;
-    uct::Interface* const busy = busy_;
     sender_ = nullptr;  // a handler of the program's may have thrown
+    const Nearby* const busy = busy_;
     unsigned events = 0;
-    if (busy != nullptr) {
-        events = busy->progress();
+    if (busy != nullptr && busy->interest->is_met()) {
+        events = busy->transport->progress();
         if (events != 0 && ++polled_alone_ % kAlone != 0) return events;
     }
-    for (WorkerInterface* interface : memories_) {
-        uct::Interface& transport = *interface->transport;
-        if (&transport == busy) continue;
-        const unsigned found = transport.progress();
+    for (const Nearby& memory : memories_) {
+        if (!memory.interest->is_met() || &memory == busy) [[likely]]
+            continue;
+        const unsigned found = memory.transport->progress();
         if (found == 0) continue;
         events += found;
-        if (transport.attributes().device_type == uct::DeviceType::kSharedMemory)
-            busy_ = &transport;
+        note_busy(memory);
     }
-    return networks_.empty() ? events : events + poll_networks();
+    if (rest_ != 0) {
+        --rest_;
+        return events;
+    }
+    if (--until_all_ == 0) [[unlikely]]
+        events += poll_all();
+    return events + poll_networks();
 }
 
 void InterfaceSet::look_everywhere() {
+    rest_ = 0;
     for (WorkerInterface& interface : interfaces_) {
         interface.quiet = 0;
         interface.transport->look_soon();
@@ -329,6 +361,12 @@ void PeerNames::forget(uint64_t worker) {
     }
     names_.erase(first, last);
     ++generation_;
+}
+
+void PeerNames::find_account(uct::PeerIdentity& peer) const {
+    const uint64_t worker = worker_of(peer);
+    peer.account = worker != 0 ? worker : peer.name;
+    peer.account_generation = generation_;
 }
 
 bool PeerNames::is_listed(uint64_t worker, uint64_t name) const {

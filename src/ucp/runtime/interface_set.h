@@ -42,6 +42,12 @@ class PeerNames {
     uint64_t worker_of(const uct::PeerIdentity& peer) const {
         return peer.is_lane ? peer.worker : worker_of(peer.name);
     }
+    // Who pays for what comes over the connection: the worker whose it is, else the name.
+    uint64_t account_of(uct::PeerIdentity& peer) const {
+        if (peer.account_generation != generation_) [[unlikely]]
+            find_account(peer);
+        return peer.account;
+    }
     // Its worker is a guest, who has a say in nothing but his endpoint. Until forget().
     void set_guest(uint64_t name) { guests_.insert(name); }
     bool is_guest(uint64_t name) const { return !guests_.empty() && guests_.contains(name); }
@@ -51,6 +57,7 @@ class PeerNames {
 
   private:
     void drop(uint64_t name, uint64_t worker);
+    void find_account(uct::PeerIdentity& peer) const;
     // Has an address told which names the worker bears by the same kind of transport?
     bool is_listed(uint64_t worker, uint64_t name) const;
 
@@ -132,7 +139,9 @@ class InterfaceSet {
     uint64_t sender_name() const { return sender_ == nullptr ? 0 : sender_->name; }
     // Whose account the message that is being handled goes to: the worker's if it is known, else
     // the connection's name. @param claimed  whom it names itself; 0: nobody
-    uint64_t account_of(uint64_t claimed) const;
+    uint64_t account_of(uint64_t claimed) const {
+        return sender_ == nullptr ? claimed : peers_.account_of(*sender_);
+    }
     PeerMemory& peer_memory() { return peer_memory_; }
     // The message that is being handled is more than that account may have: its sender is cut off.
     void too_much(uint64_t account);
@@ -163,11 +172,28 @@ class InterfaceSet {
 
     // Looks for messages and completions. @return events found
     unsigned poll();
+    // Would poll() find nothing? If so this was one.
+    bool is_idle() {
+        if (rest_ == 0) return false;
+        for (const Nearby& memory : memories_) {
+            if (memory.interest->is_met()) return false;
+        }
+        --rest_;
+        return true;
+    }
     // The next poll() looks at every transport: if it finds nothing, nothing had come.
     void look_everywhere();
     ucs::Time next_deadline() const;
 
   private:
+    static constexpr uint32_t kPollAll = 4;
+
+    // A transport that is no network's, and whether it has to be polled.
+    struct Nearby {
+        const uct::Interest* interest;
+        uct::Interface* transport;
+    };
+
     static void lost(void* self, uint8_t id, const void* data, size_t length);
     static bool admits(void* self, uct::PeerIdentity& from, uint8_t id, const void* data,
                        size_t length);
@@ -176,7 +202,9 @@ class InterfaceSet {
     static void refuse(uct::PeerIdentity& from, AmId id, uint64_t claimed);
     static void corrupted(void* self, uct::PeerIdentity* from);
     ucs_status_t open_one(Context& context, unsigned resource, const uct::InterfaceParams& params);
+    unsigned poll_all();
     unsigned poll_networks();
+    void note_busy(const Nearby& memory);
 
     ErrorHandler errors_{};
     uct::AmTable handlers_;
@@ -190,9 +218,12 @@ class InterfaceSet {
     uct::PeerIdentity* sender_ = nullptr;  // of the message that is being handled, if known
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  // those to be polled seldom
-    std::vector<WorkerInterface*> memories_;  // the others
+    uint32_t network_polls_ = 0;
+    uint32_t rest_ = 0;  // calls until one of those is polled
+    std::vector<Nearby> memories_;
+    uint32_t until_all_ = kPollAll;  // looks at networks until all of these are polled
     // Of those in shared memory, the one that messages came from last; null: none goes before.
-    uct::Interface* busy_ = nullptr;
+    const Nearby* busy_ = nullptr;
     uint32_t polled_alone_ = 0;
     bool uses_device_atomics_ = false;
     QueuePairBudget* queue_pair_budget_ = nullptr;

@@ -146,27 +146,40 @@ void RequestPool::deliver(Request& request) {
     if (is_given_up) recycle(request);
 }
 
+// Of a receive it is within the call: who exchanges messages often finds the one that came before
+// its receive, and need not make progress to learn of it.
+ucs_status_ptr_t RequestPool::deliver_within_call(Request& request) {
+    struct Ending {
+        explicit Ending(bool& ends) : is_ending(ends) { is_ending = true; }
+        ~Ending() { is_ending = false; }
+        bool& is_ending;
+    } const ending(is_ending_call_);
+    void* const handle = request.handle();
+    deliver(request);
+    return handle;
+}
+
+ucs_status_ptr_t RequestPool::end_found(Request& request, const OpParams& params) {
+    request.count = 0;
+    request.cleanup = nullptr;
+    if (params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return deliver_within_call(request);
+    if (params.has(UCP_OP_ATTR_FIELD_RECV_INFO))
+        *params.raw().recv_info.tag_info = request.tag_info;
+    return give_back(request, UCS_OK);
+}
+
 ucs_status_ptr_t RequestPool::end_call(Request& request, const OpParams& params) {
     const bool has_ended = request.holder == Request::Holder::kEndedCall;
     request.holder = Request::Holder::kProgram;
     if (!has_ended) return request.handle();
     if (params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
-        void* const handle = request.handle();
         if (is_ending_call_ || request.callback_kind != Request::CallbackKind::kTagReceive) {
             // Also what such a callback receives in turn: the stack has its bounds.
             request.count = 1;
             defer(request);
-            return handle;
+            return request.handle();
         }
-        // Of a receive it is within the call: who exchanges messages often finds the one that came
-        // before its receive, and need not make progress to learn of it.
-        struct Ending {
-            explicit Ending(bool& ends) : is_ending(ends) { is_ending = true; }
-            ~Ending() { is_ending = false; }
-            bool& is_ending;
-        } const ending(is_ending_call_);
-        deliver(request);
-        return handle;
+        return deliver_within_call(request);
     }
     if (params.has(UCP_OP_ATTR_FIELD_RECV_INFO)) {
         if (request.callback_kind == Request::CallbackKind::kTagReceive) {

@@ -92,6 +92,12 @@ class RequestPool {
         if (is_given_up) [[unlikely]]
             recycle(request);
     }
+    // A receive of begin_posted() has its message when its call ends, and is finished.
+    // @return what end_call() does
+    ucs_status_ptr_t end_found(Request& request, const OpParams& params);
+    // A callback runs within a call that has started its operation: what that receives in turn ends
+    // later.
+    bool is_ending_call() const { return is_ending_call_; }
     // A request that was never started, or is finished, and whose handle nobody holds.
     void recycle(Request& request) {
         if ((request.flags & Request::kUserMemory) != 0) return;
@@ -166,6 +172,7 @@ class RequestPool {
     };
 
     void deliver(Request& request);
+    ucs_status_ptr_t deliver_within_call(Request& request);
     void defer(Request& request);
 
     Gate& gate_;

@@ -179,7 +179,7 @@ void Worker::log_use() const {
 
 // --- progress ---
 
-unsigned Worker::progress() {
+unsigned Worker::make_progress() {
     if (in_progress_) return 0;
     // However this ends: a callback of the program may throw, or its thread be cancelled there.
     struct ProgressScope {
@@ -194,7 +194,7 @@ unsigned Worker::progress() {
         unsigned events = interfaces_.poll();
         if (has_work()) [[unlikely]]
             events += run_deferred();
-        if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
+        if (progress_countdown_ == 0) [[unlikely]] {
             events += look_at_clock(events != 0);
         } else {
             --progress_countdown_;
@@ -213,7 +213,8 @@ unsigned Worker::look_at_clock(bool is_busy) {
     const ucs::Time time = now();
     // Who calls seldom has time to look at the clock each time.
     const bool is_seldom = time - last_look_ > kSeldom;
-    progress_countdown_ = is_seldom ? 0 : config().progress_factor - 1;
+    const bool is_each = is_seldom || context_.virtual_time();
+    progress_countdown_ = is_each ? 0 : config().progress_factor - 1;
     last_look_ = time;
     lanes_.advance(time);
     planner_.share_learned(time);

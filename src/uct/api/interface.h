@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,9 @@ struct PeerIdentity {
     // The worker's: whom it takes the name for.
     uint64_t worker = 0;
     uint32_t generation = 0;
+    // The worker's: whose memory here its messages take up.
+    uint32_t account_generation = 0;
+    uint64_t account = 0;
     bool was_refused = false;
     bool is_over = false;  // the worker hears nothing more of it: the transport ends it
     bool is_lane = false;  // Endpoint::set_peer() says whose it is; there is no name
@@ -232,6 +236,62 @@ class Endpoint {
     virtual void deliver_immediates(uint8_t id, uint64_t tag) {}
 };
 
+// A word that somebody else writes into memory, and how it begins to look when something has come.
+struct AwaitedWord {
+    const std::atomic<uint64_t>* word;
+    uint64_t expected;
+
+    bool is_as_expected(uint64_t mask) const {
+        return ((word->load(std::memory_order_acquire) ^ expected) & mask) == 0;
+    }
+};
+
+// What an interface waits for, so that nobody need call its progress() in vain: words in memory,
+// and a mark of its own. One that knows of no words leaves the mark set.
+class Interest {
+  public:
+    Interest() = default;
+    Interest(Interest&&) = delete;
+
+    // To be called: something has come, or is to be done.
+    bool is_met() const {
+        for (const AwaitedWord* each = first_; each != last_; ++each) {
+            if (each->is_as_expected(mask_)) return true;
+        }
+        return flag_->load(std::memory_order_relaxed) != 0;
+    }
+
+    // --- for the interface ---
+
+    // progress() has something to do, whatever the words say; as at first.
+    void mark() { set_mark(true); }
+    void set_mark(bool is_marked) {
+        is_marked_ = is_marked;
+        first_ = is_marked ? &always_ : awaited_.data();
+        last_ = is_marked ? &always_ + 1 : awaited_.data() + awaited_.size();
+    }
+    bool is_marked() const { return is_marked_; }
+    // From now on these words, which may change where they lie, and these bits of them.
+    void await(std::span<const AwaitedWord> words, uint64_t mask) {
+        awaited_ = words;
+        mask_ = mask;
+        set_mark(is_marked_);
+    }
+    // And a word of others' that is not 0 while they have something for progress().
+    void await_flag(const std::atomic<uint64_t>& flag) { flag_ = &flag; }
+
+  private:
+    const std::atomic<uint64_t> nothing_{0};
+    const AwaitedWord always_{&nothing_, 0};
+    const std::atomic<uint64_t>* flag_ = &nothing_;
+
+    const AwaitedWord* first_ = &always_;  // those that are looked at
+    const AwaitedWord* last_ = &always_ + 1;
+    uint64_t mask_ = 0;
+    std::span<const AwaitedWord> awaited_;
+    bool is_marked_ = true;
+};
+
 // A transport on a device as one worker uses it: queues, buffers, progress.
 class Interface {
   public:
@@ -257,6 +317,9 @@ class Interface {
     // Poll for completions and messages, serve waiting endpoints.
     // @return events handled; 0: until something comes, another call would do nothing
     virtual unsigned progress() = 0;
+    // progress() need not be called while that is not met, but now and then: what only time brings,
+    // such as the death of a peer, is seen to there. Lives as long as the interface.
+    virtual const Interest& interest() const { return interest_; }
     // The next progress() looks at everything: if it returns 0, nothing had come.
     virtual void look_soon() {}
 
@@ -295,6 +358,7 @@ class Interface {
 
   protected:
     InterfaceAttributes attributes_;
+    Interest interest_;
 };
 
 }  // namespace uct

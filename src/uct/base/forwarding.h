@@ -28,6 +28,7 @@ class ForwardingInterface : public Interface {
         return inner_->is_reachable(remote);
     }
     unsigned progress() override { return inner_->progress(); }
+    const Interest& interest() const override { return inner_->interest(); }
     void look_soon() override { inner_->look_soon(); }
     uint64_t name_of(const RemoteAddress& remote) const override { return inner_->name_of(remote); }
     ucs::Time next_deadline() const override { return inner_->next_deadline(); }

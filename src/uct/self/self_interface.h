@@ -43,18 +43,29 @@ class SelfInterface final : public Interface {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override {
         const bool is_idle = queue_.empty() && pending_.empty() && !copies_.wants_progress();
+        interest_.set_mark(!is_idle);
         return is_idle ? 0 : deliver_all();
     }
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
 
     // Null if too many messages are queued or kept.
     SelfMessage* allocate(uint8_t id);
-    void send(SelfMessage* message) { queue_.push_back(*message); }
+    void send(SelfMessage* message) {
+        interest_.mark();
+        queue_.push_back(*message);
+    }
     bool has_room() const {
         return pool_.in_use() < kMaxMessages && copies_.has_room() && fenced_ == 0;
     }
-    PendingQueue& pending() { return pending_; }
-    CopyQueue& copies() { return copies_; }
+    // Whoever works with these two may leave something to progress().
+    PendingQueue& pending() {
+        interest_.mark();
+        return pending_;
+    }
+    CopyQueue& copies() {
+        interest_.mark();
+        return copies_;
+    }
     // An endpoint has, or has no more, a fence that waits for copies: nothing overtakes it.
     void fence_waits(bool waits) { fenced_ += waits ? 1 : -1; }
 

@@ -47,9 +47,12 @@ ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& pa
         ucs::log_error("sm_fifo has no shared memory for its queue: {}", ucs_status_string(status));
         return status;
     }
-    opened->senders_.resize(senders);
-    for (PeerIdentity& sender : opened->senders_) sender = nobody();
+    opened->senders_.reset(new PeerIdentity[senders]);
+    opened->places_ = senders;
+    for (uint32_t place = 0; place < senders; ++place) opened->senders_[place] = nobody();
     opened->inbox_->set_wake_descriptor(opened->wake_descriptor());
+    opened->next_message_ = opened->inbox_->watch();
+    opened->interest_.await({&opened->next_message_, 1}, control::kNumberMask);
     *interface = std::move(opened);
     return UCS_OK;
 }
@@ -89,16 +92,21 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
 }
 
 unsigned FifoInterface::progress() {
-    unsigned count = inbox_->has_message() ? take_messages() : 0;
-    const JointCopyBoard* const board = keys_.board();
-    if (board != nullptr && board->open.load(std::memory_order_relaxed) != 0) [[unlikely]]
-        count += help();
+    const bool has_message = next_message_.is_as_expected(control::kNumberMask);
+    unsigned count = has_message ? take_messages() : 0;
+    const JointCopyBoard* const board = config_.joint_copies ? keys_.board() : nullptr;
+    if (board != nullptr) {
+        // It is made with the first key.
+        interest_.await_flag(board->open);
+        if (board->open.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            count += help();
+    }
     return count + after_poll();
 }
 
 // With what peers copy from and to memory of this process, unless there are copies of its own.
 unsigned FifoInterface::help() {
-    if (!config_.joint_copies || !copies().empty() || !copies().has_room()) return 0;
+    if (!copies().empty() || !copies().has_room()) return 0;
     const size_t bytes = partner_.help(*keys_.board(), copies().slice());
     if (bytes == 0) return 0;
     spend(bytes);
@@ -107,9 +115,15 @@ unsigned FifoInterface::help() {
 
 template <typename Take>
 unsigned FifoInterface::hand_over(Take take) {
+    // However the handlers end.
+    struct Watching {
+        AwaitedWord& next;
+        const Inbox& queue;
+        ~Watching() { next = queue.watch(); }
+    } const watching{next_message_, *inbox_};
     SenderScope sender(params_.am_table);
-    PeerIdentity* const senders = senders_.data();
-    const auto count = static_cast<uint32_t>(senders_.size());
+    PeerIdentity* const senders = senders_.get();
+    const uint32_t count = places_;
     return take(
         [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t place) {
             if (place >= count || !sender.admits(senders[place], id, data, length)) [[unlikely]]
@@ -122,6 +136,14 @@ unsigned FifoInterface::hand_over(Take take) {
 }
 
 unsigned FifoInterface::take_messages() {
+    if (inbox_->has_holes()) [[unlikely]]
+        return take_among_holes();
+    return hand_over([this](auto&& deliver, auto&& announced) {
+        return inbox_->poll(config_.max_poll, deliver, announced);
+    });
+}
+
+unsigned FifoInterface::take_among_holes() {
     return hand_over([this](auto&& deliver, auto&& announced) {
         return inbox_->take(config_.max_poll, deliver, announced);
     });

@@ -30,20 +30,26 @@ class FifoInterface final : public SmInterface {
     FifoInterface(const Config& config, const InterfaceParams& params, const KeyTable& keys);
     [[gnu::noinline]] unsigned take_messages();
     [[gnu::noinline]] unsigned help();
+    [[gnu::noinline]] unsigned take_among_holes();
     // take(deliver, announced) takes messages from the queue.
     template <typename Take>
     unsigned hand_over(Take take);
     void announced(uint32_t place, std::span<const std::byte> who);
     ucs_status_t fall_asleep() override;
     void wake_up() override { inbox_->disarm(); }
-    void look_after_queues() override { inbox_->look_after_senders(); }
+    void look_after_queues() override {
+        inbox_->look_after_senders();
+        next_message_ = inbox_->watch();
+    }
     bool awaits_late() const override { return inbox_->has_holes(); }
     unsigned take_late() override;
 
     const KeyTable& keys_;
     JointCopyPartner partner_;
     std::unique_ptr<Inbox> inbox_;
-    std::vector<PeerIdentity> senders_;                   // by place in the queue
+    AwaitedWord next_message_{};
+    std::unique_ptr<PeerIdentity[]> senders_;             // by place in the queue
+    uint32_t places_ = 0;                                 // of senders
     std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  // of peers, by the segment's nonce
 };
 

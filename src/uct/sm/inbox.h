@@ -43,24 +43,18 @@ class Inbox {
 
     const SegmentName& name() const { return segment_->name(); }
 
-    bool has_message() const { return watch().has_message(); }
-    // Where the next message will be seen, for who looks into many queues: good until one is taken.
-    struct Watch {
-        const std::atomic<uint64_t>* control;
-        uint64_t number;
-
-        bool has_message() const {
-            return control::is_message(control->load(std::memory_order_acquire), number);
-        }
-    };
-    Watch watch() const { return {&slots_[next_ & mask_].control, next_}; }
+    bool has_message() const { return watch().is_as_expected(control::kNumberMask); }
+    // Where the next message will be seen, by control::kNumberMask: good until one is taken.
+    AwaitedWord watch() const {
+        return {&slots_[next_ & mask_].control, control::number_bits(next_)};
+    }
 
     // Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
     // the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It
     // may do anything but destroy the inbox; a message whose handler throws is taken.
     // announced(sender, data, length): who is there now.
     template <typename Deliver, typename Announced>
-    unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
+    [[gnu::always_inline]] unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
         unsigned count = 0;
         do {
             Slot& slot = slots_[next_ & mask_];
@@ -94,11 +88,9 @@ class Inbox {
         return count;
     }
 
-    // The same of many senders, with what has come into holes in its place.
+    // The same of many senders while has_holes(), with what has come into holes in its place.
     template <typename Deliver, typename Announced>
     unsigned take(unsigned most, Deliver&& deliver, Announced&& announced) {
-        if (holes_.empty()) [[likely]]
-            return poll(most, deliver, announced);
         unsigned count = 0;
         // Who has filled a hole may have sent more since: what is seen of that comes behind.
         while (count < most && has_message()) {
@@ -201,7 +193,8 @@ class Inbox {
     Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout);
 
     template <typename Deliver>
-    void take_buffer(uint64_t word, size_t length, uint32_t sender, Deliver&& deliver) {
+    [[gnu::always_inline]] void take_buffer(uint64_t word, size_t length, uint32_t sender,
+                                            Deliver&& deliver) {
         if (length > layout_.buffer_size) return;
         if (layout_.senders == 0) {
             deliver(control::id(word), buffers_ + area_.next(), length, nullptr, sender);

@@ -80,10 +80,13 @@ constexpr uint64_t word(uint64_t number, uint8_t id, size_t length, uint64_t fla
 constexpr uint64_t of_sender(uint32_t place) {
     return uint64_t{place} << (32 + kNumberBits);
 }
+// The bits of a word that tell whether it is of that message, whoever its sender is.
+inline constexpr uint64_t kNumberMask = uint64_t{(1u << kNumberBits) - 1} << 32;
+constexpr uint64_t number_bits(uint64_t number) {
+    return (number + 1) << 32;
+}
 constexpr bool is_message(uint64_t word, uint64_t number) {
-    const uint32_t difference =
-        static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1);
-    return (difference & ((1u << kNumberBits) - 1)) == 0;
+    return ((word ^ number_bits(number)) & kNumberMask) == 0;
 }
 // Where is_message().
 constexpr uint32_t sender(uint64_t word, uint64_t number) {

@@ -71,6 +71,7 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
     watches_.reserve(inboxes_.size() + 1);
     inboxes_.push_back(std::move(inbox));
     watches_.push_back(inboxes_.back()->queue->watch());
+    await_messages();
     *endpoint = std::move(made);
     return UCS_OK;
 }
@@ -80,6 +81,7 @@ void RingInterface::abandon(RingInbox& inbox) {
     if (inbox.gate != nullptr) inbox.gate = &nobody_waits;
     inbox.is_orphan = true;
     has_orphans_ = true;
+    interest_.mark();
 }
 
 // What one call copies has its limit: those that it has not looked at come first in the next.
@@ -104,6 +106,7 @@ void RingInterface::drop_orphans() {
     if (gone == 0) return;
     watches_.clear();
     for (const auto& inbox : inboxes_) watches_.push_back(inbox->queue->watch());
+    await_messages();
 }
 
 unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
@@ -111,7 +114,7 @@ unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
     RingInbox& inbox = *inboxes_[index];
     // However the handlers end: they may also make queues.
     struct Watching {
-        std::vector<Inbox::Watch>& watches;
+        std::vector<AwaitedWord>& watches;
         const size_t index;
         const Inbox& queue;
         ~Watching() { watches[index] = queue.watch(); }
@@ -135,7 +138,7 @@ unsigned RingInterface::progress() {
     size_t bytes = 0;
     // Handlers may make and abandon queues; none is freed before the loop ends.
     for (size_t i = 0; i < watches_.size(); ++i) {
-        if (!watches_[i].has_message()) [[likely]]
+        if (!watches_[i].is_as_expected(control::kNumberMask)) [[likely]]
             continue;
         count += take_messages(i, &bytes);
         if (bytes >= copies().turn_bytes()) [[unlikely]] {
@@ -145,7 +148,10 @@ unsigned RingInterface::progress() {
     }
     if (has_orphans_) [[unlikely]]
         drop_orphans();
-    return count + after_poll();
+    count += after_poll();
+    if (has_orphans_) [[unlikely]]
+        interest_.mark();
+    return count;
 }
 
 ucs_status_t RingInterface::fall_asleep() {

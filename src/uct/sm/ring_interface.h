@@ -46,11 +46,13 @@ class RingInterface final : public SmInterface {
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();
+    // There is another queue, or one less.
+    void await_messages() { interest_.await(watches_, control::kNumberMask); }
 
     std::vector<std::unique_ptr<RingInbox>> inboxes_;
     // Of each of them: all are looked at in each progress, which takes a line of each queue and no
     // other memory but this.
-    std::vector<Inbox::Watch> watches_;
+    std::vector<AwaitedWord> watches_;
     bool has_orphans_ = false;
 };
 

@@ -103,7 +103,8 @@ ucs_status_t SmInterface::arm() {
     // What waits for room in a peer's queue keeps nobody awake: a thread that serves the peer as
     // well, after this side has gone to sleep, would never come to make room.
     if (!failures_.empty() || !copies_.sleep()) return UCS_ERR_BUSY;
-    is_asleep_ = has_events_ = true;
+    is_asleep_ = true;
+    interest_.mark();
     return fall_asleep();
 }
 
@@ -132,7 +133,7 @@ void SmInterface::remove(SmEndpoint& endpoint) {
 
 ucs_status_t SmInterface::copy(CopyGroup& group, const LocalCopy& copy, Completion* completion) {
     const ucs_status_t status = copies_.start(group, copy, completion);
-    if (copies_.wants_progress()) has_events_ = true;
+    if (copies_.wants_progress()) interest_.mark();
     if (copies_.needs_progress()) wake_own_progress();
     return status;
 }
@@ -151,7 +152,8 @@ unsigned SmInterface::serve() {
     if (serve_waiting()) ++count;
     if (awaits_late()) count += take_late();
     // What completions and those served have found out meanwhile is the next call's.
-    has_events_ = is_asleep_ || !failures_.empty() || copies_.wants_progress() || awaits_late();
+    interest_.set_mark(is_asleep_ || !failures_.empty() || !pending_.empty() ||
+                       copies_.wants_progress() || awaits_late());
     return count;
 }
 
@@ -179,7 +181,7 @@ void SmInterface::watch() {
     if (now < next_watch_) return;
     next_watch_ = ucs::deadline(now, kWatchInterval);
     look_after_queues();
-    if (awaits_late()) has_events_ = true;
+    if (awaits_late()) interest_.mark();
     const auto count = std::min<size_t>(kWatched, endpoints_.size());
     for (size_t i = 0; i < count && !endpoints_.empty(); ++i) {
         SmEndpoint& endpoint = endpoints_.front();

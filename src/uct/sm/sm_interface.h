@@ -59,13 +59,17 @@ class SmInterface : public Interface {
     // Soon, while somebody waits for room, or for what no sender wakes this side for.
     ucs::Time next_deadline() const override;
 
-    PendingQueue& pending() { return pending_; }
+    // Whoever works with it may leave something to progress().
+    PendingQueue& pending() {
+        interest_.mark();
+        return pending_;
+    }
     void add(SmEndpoint& endpoint);
     void remove(SmEndpoint& endpoint);
     // Report in the next progress that the endpoint has failed.
     void report_later(SmEndpoint& endpoint, ucs_status_t status) {
         failures_.emplace_back(&endpoint, status);
-        has_events_ = true;
+        interest_.mark();
         wake_own_progress();
     }
     // A call has left something to progress(): another thread may sleep on the descriptor since
@@ -83,7 +87,7 @@ class SmInterface : public Interface {
     void spend(size_t bytes) {
         copies_.spend(bytes);
         if (copies_.wants_progress()) [[unlikely]]
-            has_events_ = true;
+            interest_.mark();
     }
     // A piece of private memory of max_bcopy bytes.
     std::byte* scratch() { return scratch_.get(); }
@@ -103,7 +107,7 @@ class SmInterface : public Interface {
     // What progress() does besides polling. @return what it did; 0: no need to do it again
     unsigned after_poll() {
         unsigned count = 0;
-        if (has_events_ || !pending_.empty()) [[unlikely]]
+        if (interest_.is_marked()) [[unlikely]]
             count = serve();
         if (--watch_countdown_ == 0) [[unlikely]]
             watch();
@@ -125,7 +129,7 @@ class SmInterface : public Interface {
     const HostAddress host_ = HostAddress::own();
 
   private:
-    static constexpr uint32_t kWatchPolls = 1024;
+    static constexpr uint32_t kWatchPolls = 32;
 
     [[gnu::noinline]] void rouse() const;
     [[gnu::noinline]] unsigned serve();
@@ -135,9 +139,9 @@ class SmInterface : public Interface {
     using Endpoints = boost::intrusive::list<SmEndpoint, boost::intrusive::base_hook<WatchHook>,
                                              boost::intrusive::constant_time_size<false>>;
 
+    // Of calls of progress(), most of which a worker leaves out (Interest): it is marked for
+    // failures to report, asleep, who waits, copies, a turn that is used up in part, awaits_late().
     uint32_t watch_countdown_ = kWatchPolls;
-    // Failures to report, asleep, copies, a turn that is used up in part, or awaits_late().
-    bool has_events_ = false;
     bool is_asleep_ = false;
     ucs::Time next_watch_;
     CopyQueue copies_;

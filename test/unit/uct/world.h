@@ -192,6 +192,7 @@ class World {
     int patience() const;
 
     TransportCase which_;
+    uint64_t calls_ = 0;  // of progress()
     std::unique_ptr<Adapter> adapter_;
     std::unique_ptr<mock::Fabric> mock_;
     std::vector<std::unique_ptr<Peer>> peers_;

@@ -17,13 +17,6 @@ void Reassembly::clear() {
     }
 }
 
-bool Reassembly::charge(HeldBytes& held, uint64_t sender, size_t bytes) {
-    const uint64_t account = interfaces_.account_of(sender);
-    if (held.open(interfaces_.peer_memory(), account, bytes)) return true;
-    interfaces_.too_much(account);
-    return false;
-}
-
 bool Reassembly::charge_more(HeldBytes& held, uint64_t sender, size_t bytes) {
     if (held.grow(bytes)) return true;
     interfaces_.too_much(interfaces_.account_of(sender));

@@ -49,7 +49,13 @@ class Reassembly {
     // Charges what a message takes up before it is received, in fragments or not, to who sent it.
     // @param sender  whom the message names
     // @return false: that worker has too much here, and is cut off
-    bool charge(HeldBytes& held, uint64_t sender, size_t bytes);
+    bool charge(HeldBytes& held, uint64_t sender, size_t bytes) {
+        const uint64_t account = interfaces_.account_of(sender);
+        if (held.open(interfaces_.peer_memory(), account, bytes)) [[likely]]
+            return true;
+        interfaces_.too_much(account);
+        return false;
+    }
     // So much more of the same message.
     bool charge_more(HeldBytes& held, uint64_t sender, size_t bytes);
     // @param arrived  bytes of the first fragment, stored by the caller; below `total`

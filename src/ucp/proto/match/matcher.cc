@@ -98,16 +98,4 @@ UnexpectedMessage* Matcher::search_unexpected(Tag tag, Tag mask) {
     return nullptr;
 }
 
-void Matcher::keep(UnexpectedMessage& message) {
-    by_tag_.insert(message);
-    arrived_.push_back(message);
-}
-
-void Matcher::remove(UnexpectedMessage& message) {
-    auto& bucket = by_tag_.bucket(message.tag);
-    bucket.erase(bucket.iterator_to(message));
-    by_tag_.removed();
-    arrived_.erase(arrived_.iterator_to(message));
-}
-
 }  // namespace ucp

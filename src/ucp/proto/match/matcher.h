@@ -43,13 +43,14 @@ struct ExpectedReceive {
         boost::intrusive::linear<true>>;
 };
 
-// A message that no receive was posted for when it came. It knows whether it is linked.
+// A message that no receive was posted for when it came.
 struct UnexpectedMessage {
-    using Hook = boost::intrusive::list_member_hook<>;
+    using Hook = boost::intrusive::list_member_hook<
+        boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
     Hook bucket_hook;
     Hook order_hook;
-    Tag tag = 0;
+    Tag tag;
 
     template <Hook UnexpectedMessage::*Which>
     using List =
@@ -142,8 +143,16 @@ class Matcher {
         return by_tag_.size() == 0 ? nullptr : search_unexpected(tag, mask);
     }
     // Keep a message; the caller has found no receive for it.
-    void keep(UnexpectedMessage& message);
-    void remove(UnexpectedMessage& message);
+    void keep(UnexpectedMessage& message) {
+        by_tag_.insert(message);
+        arrived_.push_back(message);
+    }
+    void remove(UnexpectedMessage& message) {
+        auto& bucket = by_tag_.bucket(message.tag);
+        bucket.erase(bucket.iterator_to(message));
+        by_tag_.removed();
+        arrived_.erase(arrived_.iterator_to(message));
+    }
 
     // Receives posted so far.
     uint64_t posted() const { return posted_; }

@@ -8,6 +8,18 @@
 #include "ucs/log/log.h"
 
 namespace ucp {
+namespace {
+
+// Most messages have 8 bytes.
+void copy_plain(void* to, const void* from, size_t length) {
+    if (length == sizeof(uint64_t)) {
+        std::memcpy(to, from, sizeof(uint64_t));
+    } else if (length != 0) {
+        std::memcpy(to, from, length);
+    }
+}
+
+}  // namespace
 
 void TagEngine::clear() {
     const auto give_up = [&](Request& request) {
@@ -58,16 +70,9 @@ Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
     return request;
 }
 
-// What most receives are: into plain memory, for a message that has not come yet.
-ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
-                                    OpParams params) {
-    constexpr uint32_t kUnusual =
-        UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    Unpacker unpacker;
-    if (params.has(kUnusual) || matcher_.unexpected_count() != 0 ||
-        !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
-        return receive_any(buffer, count, tag, mask, params);
-    }
+// A receive into plain memory, for a message that has not come yet.
+inline ucs_status_ptr_t TagEngine::post(const Unpacker& unpacker, Tag tag, Tag mask,
+                                        const OpParams& params) {
     Request* const request = requests_.begin_posted(params);
     if (request == nullptr) [[unlikely]]
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -80,9 +85,52 @@ ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mas
     return request->handle();
 }
 
+constexpr uint32_t kUnusualReceive =
+    UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+
+// Most receives find no message that waits.
+ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
+                                    OpParams params) {
+    Unpacker unpacker;
+    if (params.has(kUnusualReceive) || matcher_.unexpected_count() != 0 ||
+        !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
+        return receive_any(buffer, count, tag, mask, params);
+    }
+    return post(unpacker, tag, mask, params);
+}
+
+// The program hears of it in the call, so that most calls need no request.
+ucs_status_ptr_t TagEngine::take_whole(TagMessage& message, const Unpacker& unpacker,
+                                       const OpParams& params) {
+    Request* request = nullptr;
+    if (params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_REQUEST)) {
+        request = requests_.begin_posted(params);
+        if (request == nullptr) [[unlikely]]
+            return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        request->emplace<TagReceive>().buffer = unpacker;
+        request->tag_info = {message.tag, message.length};
+    } else if (params.has(UCP_OP_ATTR_FIELD_RECV_INFO)) {
+        *params.raw().recv_info.tag_info = {message.tag, message.length};
+    }
+    matcher_.remove(message);
+    ++found_;
+    copy_plain(unpacker.data(), message.data, message.length);
+    free(message);
+    return request == nullptr ? nullptr : requests_.end_found(*request, params);
+}
+
 ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag mask,
                                         const OpParams& params) {
-    UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
+    UnexpectedMessage* const message = matcher_.find_unexpected(tag, mask);
+    Unpacker unpacker;
+    if (!params.has(kUnusualReceive) &&
+        unpacker.open_contiguous(buffer, count, params.datatype())) {
+        if (message == nullptr) return post(unpacker, tag, mask, params);
+        auto& found = static_cast<TagMessage&>(*message);
+        if (found.kind == TagMessageKind::kWhole && found.length <= unpacker.length() &&
+            !requests_.is_ending_call())
+            return take_whole(found, unpacker, params);
+    }
     if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
     ucs_status_t status = UCS_OK;
@@ -139,28 +187,44 @@ bool TagEngine::cancel(Request& request) {
     return true;
 }
 
-TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
+// Its first part alone.
+inline TagMessage* TagEngine::make(Tag tag, TagMessageKind kind, size_t bytes) {
     // If that fails there are still some, which are left to keep_lost().
     if (messages_.raw().capacity() < messages_.in_use() + kSpare &&
-        !messages_.raw().reserve(messages_.in_use() + kSpare))
+        !messages_.raw().reserve(messages_.in_use() + kSpare)) [[unlikely]]
         return nullptr;
-    TagMessage* message = messages_.create();
+    TagMessage* message = messages_.create(tag, kind, bytes);
     if (message == nullptr) return nullptr;
-    message->data = bytes <= TagMessage::kInlineBytes ? message->inline_data
-                                                      : static_cast<std::byte*>(std::malloc(bytes));
-    if (message->data == nullptr) {
-        messages_.destroy(message);
-        return nullptr;
-    }
-    message->tag = tag;
-    message->kind = kind;
-    message->length = bytes;
-    message->room = bytes;
+    message->data = message->inline_data;
+    if (bytes <= TagMessage::kInlineBytes) [[likely]]
+        return message;
+    message->data = static_cast<std::byte*>(std::malloc(bytes));
+    if (message->data != nullptr) return message;
+    messages_.destroy(message);
+    return nullptr;
+}
+
+TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
+    TagMessage* const message = make(tag, kind, bytes);
+    if (message != nullptr) message->fill(bytes);
     return message;
 }
 
-bool TagEngine::charge(TagMessage& message, uint64_t claimed) {
-    const size_t outside = message.data == message.inline_data ? 0 : message.room;
+void TagEngine::keep_whole(Tag tag, const std::byte* payload, size_t length) {
+    TagMessage* const message = make(tag, TagMessageKind::kWhole, length);
+    if (message == nullptr) [[unlikely]]
+        return keep_lost(tag, length, 0, 0);
+    const size_t outside = length <= TagMessage::kInlineBytes ? 0 : length;
+    if (!reassembly_.charge(message->held, 0, sizeof(*message) + outside)) [[unlikely]] {
+        free(*message);
+        return keep_lost(tag, length, 0, 0, UCS_ERR_EXCEEDS_LIMIT);
+    }
+    copy_plain(message->data, payload, length);
+    keep(*message);
+}
+
+bool TagEngine::charge(TagMessage& message, uint64_t claimed, size_t bytes) {
+    const size_t outside = message.data == message.inline_data ? 0 : bytes;
     if (reassembly_.charge(message.held, claimed, sizeof(message) + outside)) return true;
     free(message);
     return false;
@@ -168,14 +232,12 @@ bool TagEngine::charge(TagMessage& message, uint64_t claimed) {
 
 void TagEngine::keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request,
                           ucs_status_t status) {
-    TagMessage* message = messages_.create();
+    TagMessage* message = messages_.create(tag, TagMessageKind::kEager, length);
     if (message == nullptr) throw std::bad_alloc();
     ucs::log_error("an unexpected message of {} bytes cannot be kept: its receive fails ({})",
                    length, ucs_status_string(status));
     message->data = message->inline_data;
-    message->tag = tag;
-    message->kind = TagMessageKind::kEager;
-    message->length = length;
+    message->fill(0);
     message->sync_sender = sync_sender;
     message->sync_request = sync_request;
     message->status = status;
@@ -187,23 +249,13 @@ void TagEngine::free(TagMessage& message) {
     messages_.destroy(&message);
 }
 
-bool TagEngine::receive_at_once(Tag tag, const void* data, size_t length, Request** receive) {
-    ExpectedReceive* const expected = matcher_.take_expected(tag);
-    if (expected == nullptr) {
-        *receive = nullptr;
-        return false;
-    }
-    auto& part = static_cast<TagReceive&>(*expected);
+bool TagEngine::receive_at_once(ExpectedReceive& expected, Tag tag, const void* data,
+                                size_t length) {
+    auto& part = static_cast<TagReceive&>(expected);
     // Posted receives hold one reference and nothing that would have to be released.
-    if (!part.buffer.is_contiguous() || length > part.buffer.length()) [[unlikely]] {
-        *receive = &whole(part);
+    if (!part.buffer.is_contiguous() || length > part.buffer.length()) [[unlikely]]
         return false;
-    }
-    if (length == sizeof(uint64_t)) {
-        std::memcpy(part.buffer.data(), data, sizeof(uint64_t));
-    } else if (length != 0) {
-        std::memcpy(part.buffer.data(), data, length);
-    }
+    copy_plain(part.buffer.data(), data, length);
     Request& request = Request::of(part);
     request.tag_info = {tag, length};
     requests_.end_receive(request);

@@ -18,6 +18,7 @@
 namespace ucp {
 
 enum class TagMessageKind : uint8_t {
+    kWhole,       // all of the data is here, no long copy, and nobody waits to hear of it
     kEager,       // all of the data is here, or will never come: `status`
     kFragmented,  // the first fragment, later ones as they come: Reassembly finds it by `id`
     kRendezvous,  // `data` is the announcement (RndvRts) as it came
@@ -27,19 +28,37 @@ enum class TagMessageKind : uint8_t {
 struct TagMessage : UnexpectedMessage {
     static constexpr size_t kInlineBytes = 64;
 
-    TagMessageKind kind = TagMessageKind::kEager;
-    size_t length = 0;          // of the whole message
-    size_t arrived = 0;         // bytes in `data` so far
-    std::byte* data = nullptr;  // room for the message (kRendezvous: the announcement)
-    uint64_t sync_sender = 0;   // uuid to acknowledge to, if sync_request is not 0
-    uint64_t sync_request = 0;
-    MessageId id{};
-    size_t room = 0;                   // bytes of `data`
-    ucs_status_t status = UCS_OK;      // why data will never come; its receive ends with it
-    HeldBytes held;                    // of its sender's memory here
-    Timing timing{};                   // kFragmented
-    Reassembly* reassembly = nullptr;  // kFragmented: charges what it grows by
+    TagMessage(Tag of, TagMessageKind what, size_t bytes) : kind(what), length(bytes) { tag = of; }
+
+    TagMessageKind kind;
+    ucs_status_t status = UCS_OK;  // why data will never come; its receive ends with it
+    size_t length;                 // of the whole message
+    std::byte* data;               // room for the message (kRendezvous: the announcement)
+    HeldBytes held;                // of its sender's memory here
     std::byte inline_data[kInlineBytes];
+
+    // A whole one has no use for what follows.
+    size_t room;           // bytes of `data`
+    size_t arrived;        // bytes in `data` so far
+    uint64_t sync_sender;  // uuid to acknowledge to, if sync_request is not 0
+    uint64_t sync_request;
+    MessageId id;            // kFragmented
+    Timing timing;           // kFragmented
+    Reassembly* reassembly;  // kFragmented: charges what it grows by
+
+    // Give these their first values. @param bytes  of `data`
+    void fill(size_t bytes) {
+        room = bytes;
+        arrived = 0;
+        sync_request = 0;
+        timing.times = nullptr;
+    }
+    // A whole one goes the way of the others.
+    void fill_whole() {
+        fill(length);
+        arrived = length;
+        kind = TagMessageKind::kEager;
+    }
 };
 
 enum class TagMode : uint8_t { kNormal, kSync };
@@ -87,10 +106,10 @@ class TagEngine : MessageProtocol {
         ExpectedReceive* const expected = matcher_.take_expected(tag);
         return expected == nullptr ? nullptr : &whole(*expected);
     }
-    // A message is here as a whole and in one piece: give it to the receive that waits for it.
-    // @param receive  set if false is returned: what it goes to by take_expected(), or null
-    // @return false if there is none, or its buffer is not contiguous or too small
-    bool receive_at_once(Tag tag, const void* data, size_t length, Request** receive);
+    // A message is here as a whole and in one piece: give it to the receive that it goes to by
+    // Matcher::take_expected().
+    // @return false if its buffer is not contiguous or too small: nothing is done yet
+    bool receive_at_once(ExpectedReceive& expected, Tag tag, const void* data, size_t length);
 
     // A message without a receive, with room for `bytes`. @return null if there is no memory
     [[nodiscard]] TagMessage* allocate(Tag tag, TagMessageKind kind, size_t bytes);
@@ -107,6 +126,10 @@ class TagEngine : MessageProtocol {
 
   private:
     static Request& whole(ExpectedReceive& expected);
+    ucs_status_ptr_t post(const Unpacker& unpacker, Tag tag, Tag mask, const OpParams& params);
+    // A whole message for a receive into plain memory, which it fits into.
+    ucs_status_ptr_t take_whole(TagMessage& message, const Unpacker& unpacker,
+                                const OpParams& params);
     [[gnu::noinline]] ucs_status_ptr_t receive_any(void* buffer, size_t count, Tag tag, Tag mask,
                                                    const OpParams& params);
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
@@ -131,6 +154,8 @@ class TagEngine : MessageProtocol {
     void acknowledge(uint64_t sender, uint64_t sync_request);
     void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,
                  uint64_t sync_sender, uint64_t sync_request);
+    void keep_whole(Tag tag, const std::byte* payload, size_t length);
+    TagMessage* make(Tag tag, TagMessageKind kind, size_t bytes);
     static ucs_status_t on_message(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
     static ucs_status_t on_sync_message(void* self, void* data, size_t length,
@@ -149,8 +174,9 @@ class TagEngine : MessageProtocol {
         size_t done;  // bytes
     };
 
-    // Charges the message to who sent it. @return false: the sender is cut off, it is freed
-    bool charge(TagMessage& message, uint64_t claimed);
+    // Charges the message, of which `bytes` are kept, to who sent it. @return false: the sender is
+    // cut off, it is freed
+    bool charge(TagMessage& message, uint64_t claimed, size_t bytes);
 
     struct Free {
         TagEngine& engine;

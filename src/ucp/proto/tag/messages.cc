@@ -102,7 +102,7 @@ void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
     }
     TagMessage* message = allocate(tag, TagMessageKind::kEager, length);
     if (message == nullptr) return keep_lost(tag, length, sync_sender, sync_request);
-    if (!charge(*message, sync_sender))
+    if (!charge(*message, sync_sender, length))
         return keep_lost(tag, length, sync_sender, sync_request, UCS_ERR_EXCEEDS_LIMIT);
     message->length = length;
     message->arrived = length;
@@ -122,10 +122,15 @@ ucs_status_t TagEngine::on_message(void* arg, void* data, size_t length, uct::Re
     const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(tag);
     length -= sizeof(tag);
     auto& self = *static_cast<TagEngine*>(arg);
-    Request* receive;
-    if (self.receive_at_once(tag, payload, length, &receive)) [[likely]]
-        return UCS_OK;
-    self.arrived(receive, tag, payload, length, 0, 0);
+    ExpectedReceive* const expected = self.matcher_.take_expected(tag);
+    if (expected != nullptr) {
+        if (!self.receive_at_once(*expected, tag, payload, length)) [[unlikely]]
+            self.arrived(&whole(*expected), tag, payload, length, 0, 0);
+    } else if (length <= kPiece) [[likely]] {
+        self.keep_whole(tag, payload, length);
+    } else {
+        self.arrived(nullptr, tag, payload, length, 0, 0);
+    }
     return UCS_OK;
 }
 
@@ -232,7 +237,7 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
         self.keep_lost(header.tag, header.total, header.id.sender, header.sync_request);
         return UCS_OK;
     }
-    if (!self.charge(*message, header.id.sender)) {
+    if (!self.charge(*message, header.id.sender, message->room)) {
         self.keep_lost(header.tag, header.total, header.id.sender, header.sync_request,
                        UCS_ERR_EXCEEDS_LIMIT);
         return UCS_OK;
@@ -276,7 +281,7 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
         self.rndv_.refuse(announcement.rts, UCS_ERR_NO_MEMORY);
         return UCS_OK;
     }
-    if (!self.charge(*message, announcement.rts.sender)) {
+    if (!self.charge(*message, announcement.rts.sender, message->room)) {
         self.rndv_.refuse(announcement.rts, UCS_ERR_EXCEEDS_LIMIT);
         return UCS_OK;
     }
@@ -394,7 +399,9 @@ void TagEngine::add_handlers(InterfaceSet& interfaces) {
 // @param at_once  however long it is; else a long one goes in pieces, one in each progress
 void TagEngine::receive_kept(Request& receive, TagMessage& message, bool at_once) {
     matched(receive, message.tag, message.length);
-    receive.part<TagReceive>().timing = message.timing;
+    if (message.kind == TagMessageKind::kWhole) message.fill_whole();
+    if (message.timing.times != nullptr) [[unlikely]]
+        receive.part<TagReceive>().timing = message.timing;
     acknowledge(message.sync_sender, message.sync_request);
     if (message.arrived > kPiece && !at_once) {
         try {

@@ -142,7 +142,7 @@ TEST_P(GreedySender, OfBeginningsWithoutEndsIsCutOff) {
 INSTANTIATE_TEST_SUITE_P(Wires, GreedySender, testing::ValuesIn(sender_wires()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothing) {
+TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothingWhenTheyAreMany) {
     PeerMemory memory;
     memory.set_limit(100);
     HeldBytes one, other;
@@ -160,11 +160,30 @@ TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothing) {
     one.release();
     other.release();
     EXPECT_EQ(memory.held(1), 0u);
-    for (uint64_t worker = 3; worker < 100; ++worker) {
+    // Of those that come and go nobody is forgotten who has something.
+    HeldBytes kept;
+    EXPECT_TRUE(kept.open(memory, 3, 50));
+    for (uint64_t worker = 4; worker < 20 * PeerMemory::kFewAccounts; ++worker) {
         HeldBytes brief;
         EXPECT_TRUE(brief.open(memory, worker, 100));
     }
-    EXPECT_LE(memory.size(), 1u);
+    EXPECT_LE(memory.size(), PeerMemory::kFewAccounts);
+    EXPECT_TRUE(kept.grow(50));
+    EXPECT_FALSE(kept.grow(1));
+    kept.release();
+    EXPECT_EQ(memory.held(3), 0u);
+}
+
+TEST(PeerMemory, PeersThatTakeTurnsKeepTheirAccounts) {
+    PeerMemory memory;
+    memory.set_limit(100);
+    for (int turn = 0; turn < 3; ++turn) {
+        for (uint64_t worker = 1; worker <= 8; ++worker) {
+            HeldBytes brief;
+            EXPECT_TRUE(brief.open(memory, worker, 100));
+        }
+    }
+    EXPECT_EQ(memory.size(), 8u);
 }
 
 }  // namespace

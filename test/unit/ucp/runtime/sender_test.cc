@@ -285,6 +285,21 @@ TEST(PeerNames, AnAddressWithoutAKindOfTransportSaysNothingOfIt) {
     EXPECT_FALSE(names.is_from(other, 10));
 }
 
+TEST(PeerNames, WhoPaysForMessagesIsTheConnectionUntilItsWorkerIsKnown) {
+    PeerNames names;
+    uct::PeerIdentity peer{.name = 16}, lane{.worker = 12, .is_lane = true};
+    EXPECT_EQ(names.account_of(peer), 16u);
+    EXPECT_TRUE(names.is_from(peer, 10));
+    EXPECT_EQ(names.account_of(peer), 16u) << "only claimed";
+    EXPECT_TRUE(names.learn(16, 11, true));
+    EXPECT_EQ(names.account_of(peer), 11u);
+    EXPECT_TRUE(names.learn(16, 10, true));
+    EXPECT_EQ(names.account_of(peer), 10u);
+    names.forget(10);
+    EXPECT_EQ(names.account_of(peer), 16u);
+    EXPECT_EQ(names.account_of(lane), 12u);
+}
+
 TEST(PeerNames, ALaneIsItsPeersWhateverElseIsKnown) {
     PeerNames names;
     uct::PeerIdentity lane{.worker = 10, .is_lane = true};

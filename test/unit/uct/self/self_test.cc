@@ -27,6 +27,17 @@ TEST_F(Self, AHandlerThatAnswersItselfDoesNotHoldProgress) {
     }
 }
 
+TEST_F(Self, WhatIsSentIsToBeDelivered) {
+    const Interest& interest = peer_.interface->interest();
+    peer_.interface->progress();
+    EXPECT_FALSE(interest.is_met());
+    ASSERT_EQ(endpoint_.am_short(1, 0, nullptr, 0), UCS_OK);
+    EXPECT_TRUE(interest.is_met());
+    EXPECT_EQ(peer_.interface->progress(), 1u);
+    peer_.interface->progress();
+    EXPECT_FALSE(interest.is_met());
+}
+
 TEST_F(Self, MessagesThatAreQueuedOrKeptAreLimitedInNumber) {
     peer_.keep = true;
     unsigned sent = 0;

@@ -41,5 +41,68 @@ TEST(SmRings, OneCallTakesNoMoreThanATurnAndAllHaveTheirs) {
     EXPECT_GT(calls, kSenders / 3 + 1);
 }
 
+class SmInterest : public testing::TestWithParam<const char*> {};
+
+// What a worker leaves out would have done nothing, and it leaves out nothing else.
+TEST_P(SmInterest, IsMetWhereACallHasSomethingToDo) {
+    World world({GetParam(), GetParam()}, 3);
+    const Interface& receiver = *world.peer(0).interface;
+    world.progress_some(100);
+    EXPECT_FALSE(receiver.interest().is_met());
+    Endpoint& first = world.connect(1, 0);
+    for (int count = 0; count < 300; ++count) {
+        world.until([&] { return first.am_short(1, 0, nullptr, 0) == UCS_OK; });
+        ASSERT_TRUE(receiver.interest().is_met()) << count;
+        world.until([&] { return world.peer(0).received.size() == size_t(count) + 1; });
+        world.progress();
+        ASSERT_FALSE(receiver.interest().is_met()) << count;
+    }
+    // Without room somebody waits, whom progress has to serve.
+    world.peer(0).runs = false;
+    while (first.am_short(1, 0, nullptr, 0) == UCS_OK) {
+    }
+    world.progress();
+    const Interface& sender = *world.peer(1).interface;
+    EXPECT_FALSE(sender.interest().is_met());
+    Pending waiting([](Pending*) { return UCS_OK; });
+    ASSERT_EQ(first.pending_add(&waiting), UCS_OK);
+    EXPECT_TRUE(sender.interest().is_met());
+    world.peer(0).runs = true;
+    world.until([&] { return !waiting.is_queued(); });
+    world.progress_some(100);
+    EXPECT_FALSE(sender.interest().is_met());
+    EXPECT_FALSE(receiver.interest().is_met());
+    // Of several queues any counts.
+    Endpoint& second = world.connect(2, 0);
+    for (Endpoint* each : {&second, &first}) {
+        EXPECT_FALSE(receiver.interest().is_met());
+        ASSERT_EQ(each->am_short(1, 0, nullptr, 0), UCS_OK);
+        EXPECT_TRUE(receiver.interest().is_met());
+        world.progress_some(100);
+    }
+    EXPECT_FALSE(receiver.interest().is_met());
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, SmInterest, testing::Values("sm_fifo", "sm_ring"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(SmRings, AQueueThatGoesIsAwaitedNoMore) {
+    World world({"sm_ring", "sm_ring"}, 3);
+    const Interface& receiver = *world.peer(0).interface;
+    Endpoint& first = world.connect(1, 0);
+    Endpoint& second = world.connect(2, 0);
+    world.progress_some(100);
+    world.destroy(world.other_end(first));
+    EXPECT_TRUE(receiver.interest().is_met()) << "it is to be freed";
+    world.progress_some(100);
+    EXPECT_FALSE(receiver.interest().is_met());
+    ASSERT_EQ(second.am_short(1, 0, nullptr, 0), UCS_OK);
+    EXPECT_TRUE(receiver.interest().is_met());
+    world.until([&] { return world.peer(0).received.size() == 1; });
+    world.destroy(world.other_end(second));
+    world.progress_some(100);
+    EXPECT_FALSE(receiver.interest().is_met());
+}
+
 }  // namespace
 }  // namespace uct::test

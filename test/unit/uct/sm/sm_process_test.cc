@@ -106,7 +106,11 @@ class SmProcesses : public testing::Test {
               Peer& peer = offer(board);
               if (!makes_progress) return;
               std::thread([&peer] {
-                  for (;;) peer.interface->progress();
+                  peer.interface->progress();
+                  // As a worker, which sees by this alone that there is something to copy.
+                  for (;;) {
+                      if (peer.interface->interest().is_met()) peer.interface->progress();
+                  }
               }).detach();
           }),
           near(sm::component(), kFifo, 1, clock, {}) {
