@@ -39,7 +39,6 @@ auto wanted_of(const Attributes* attributes) {
 // callback travels as the user data of one that passes on.
 class OldParams {
   public:
-    OldParams() { param_.op_attr_mask = 0; }
     OldParams& datatype(ucp_datatype_t datatype) {
         param_.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         param_.datatype = datatype;
@@ -80,7 +79,7 @@ class OldParams {
         return *this;
     }
 
-    ucp_request_param_t param_;
+    ucp_request_param_t param_{};
 };
 
 Context& context_of(ucp_worker_h worker);

@@ -69,6 +69,7 @@ ucs_status_t load_config(const ucs::config::Source* source, Config* config) {
     }
     config->fifo_size = std::bit_ceil(config->fifo_size);
     config->ring_size = std::bit_ceil(config->ring_size);
+    config->joint_copies = config->joint_copies && config->single_copy;
     if (!config->places_queues) config->places_queues = memory_nodes() > 1;
     config->segment_size = {ucs::align_up(config->segment_size.bytes, kLine)};
     return UCS_OK;

@@ -496,6 +496,7 @@ TEST(SmKeys, WithoutSingleCopyOnlyMappedMemoryHasOne) {
     std::string error;
     ASSERT_EQ(source.modify("SM_SINGLE_COPY", "n", error), UCS_OK);
     ASSERT_EQ(load_config(&source, &config), UCS_OK);
+    EXPECT_FALSE(config.joint_copies) << "the partner's part is a single copy, too";
     SmDomain domain(config);
     RemoteKey key = 0;
     const size_t length = domain.attributes().remote_key_length;
