@@ -125,7 +125,8 @@ ucs_status_t CopyQueue::start(CopyGroup& group, const LocalCopy& given, Completi
     if (record == nullptr) return UCS_ERR_NO_MEMORY;
     record->joint = std::move(joint);
     const bool is_shared = threads_ != nullptr && threads_->share(*record, owner_);
-    (is_shared ? shared_ : turns_).push_back(*record);
+    Turns& its = is_shared ? shared_ : record->is_awaited() ? awaited_ : turns_;
+    its.push_back(*record);
     return UCS_INPROGRESS;
 }
 
@@ -201,7 +202,7 @@ void CopyQueue::cancel(CopyGroup& group) {
             threads_->withdraw(record);
             shared_.erase(shared_.iterator_to(record));
         } else if (!record.is_flush) {
-            Turns& its = record.is_awaited ? awaited_ : turns_;
+            Turns& its = record.is_awaited() ? awaited_ : turns_;
             its.erase(its.iterator_to(record));
             record.joint.withdraw();
         }
@@ -235,7 +236,6 @@ unsigned CopyQueue::progress_awaited() {
         const ucs_status_t status = settle(record.copy, record.joint);
         if (status == UCS_INPROGRESS && record.joint) continue;
         awaited_.erase(awaited_.iterator_to(record));
-        record.is_awaited = false;
         if (status == UCS_INPROGRESS) {
             turns_.push_back(record);
         } else {
@@ -261,8 +261,7 @@ unsigned CopyQueue::progress() {
         const ucs_status_t status = advance(
             copy, record.joint, is_alone ? piece_of(copy.left()) : std::min(copy.left(), slice()));
         if (status == UCS_INPROGRESS) {
-            record.is_awaited = record.joint && record.joint.is_taken();
-            (record.is_awaited ? awaited_ : turns_).push_back(record);
+            (record.is_awaited() ? awaited_ : turns_).push_back(record);
             continue;
         }
         finish(record, status);

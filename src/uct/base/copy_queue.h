@@ -27,11 +27,12 @@ struct CopyRecord : CopyThreads::Copy {
 
     CopyRecord(const LocalCopy& its_copy, CopyGroup* owner, Completion* told, bool only_waits)
         : CopyThreads::Copy(its_copy), group(owner), completion(told), is_flush(only_waits) {}
+    // The partner has the last chunks.
+    bool is_awaited() const { return joint && joint.is_taken(); }
 
     CopyGroup* group;
     Completion* completion;  // null: nobody is told
     const bool is_flush;
-    bool is_awaited = false;  // the partner has the last chunks
     JointCopy joint{};
     Hook turn{};  // among those that wait for their turn, that are awaited, with threads, or done
     Hook age{};   // in its group, the oldest first
