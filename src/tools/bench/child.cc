@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "tools/bench/job.h"
@@ -70,6 +73,17 @@ void drive(Rank& rank, bool share_cores) {
     }
 }
 
+// Memory that this process has of its own and shares with others, in bytes.
+uint64_t resident_bytes() {
+    std::ifstream status("/proc/self/status");
+    uint64_t kibibytes = 0;
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("RssAnon:") || line.starts_with("RssShmem:"))
+            kibibytes += std::stoull(line.substr(line.find(':') + 1));
+    }
+    return kibibytes * 1024;
+}
+
 // Without a number in the words, ranks take the devices in turn.
 MemoryPlace in_turn(MemoryPlace place, unsigned rank) {
     int count = 0;
@@ -89,8 +103,12 @@ void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, Benc
     if (where.is_device) device = std::make_unique<CudaDevice>(in_turn(where, place.rank), true);
     options.device = device.get();
     ProcessHost host(place, options.ranks);
+    const uint64_t before = resident_bytes();
+    const auto grown = [before] { return std::max(resident_bytes(), before) - before; };
+    RankMemory taken;
     Context context(options.ranks);
     Worker worker(context.handle());
+    taken.with_worker = grown();
     host.tell({{"address", to_hex(worker.address())}});
     std::vector<std::string> addresses;
     for (unsigned peer = 0; peer < options.ranks; ++peer) {
@@ -101,8 +119,10 @@ void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, Benc
     const bool share_cores = options.ranks > std::thread::hardware_concurrency();
     rank.spawn(pattern.program(rank, options));
     drive(rank, share_cores);
+    taken.at_end = grown();
     for (const LaneEntry& entry : query_lanes(rank)) host.tell({{"lane", to_json(entry)}});
     host.tell({{"counters", to_json(query_counters(rank))}});
+    host.tell({{"memory", to_json(taken)}});
     rank.spawn(rank.leave());
     drive(rank, share_cores);
     host.tell({{"done", true}});

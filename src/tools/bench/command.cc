@@ -105,7 +105,7 @@ void run_bench(BenchCommand& command) {
         runs.push_back(run_mode(command, mode));
     }
     fmt::print("{}", comparison(runs));
-    for (const RunResult& run : runs) fmt::print("{}", lane_map(run));
+    for (const RunResult& run : runs) fmt::print("{}{}", memory_line(run), lane_map(run));
     Json document{
         {"benchmark", command.pattern->name},   {"modelled", false},
         {"emulated", command.device == "soft"}, {"interrupted", Interrupt::is_requested()},

@@ -18,7 +18,7 @@ namespace tools {
 // A launcher and its ranks share a page or two, and each rank has a channel to the launcher.
 //
 //   rank -> launcher   {"address": HEX}, then {"sample": ...} a size, {"lane": ...} an endpoint,
-//                      {"counters": ...}, {"done": true}
+//                      {"counters": ...}, {"memory": ...}, {"done": true}
 //   launcher -> rank   {"address": HEX} of every rank, in order
 
 // Shared counters, in a memory file that both map; it goes with the last of them.

@@ -107,6 +107,7 @@ class Job {
         if (message->contains("sample")) take_sample(child, message->at("sample"));
         if (message->contains("lane")) take_lane(message->at("lane"));
         if (message->contains("counters")) take_counters(message->at("counters"));
+        if (message->contains("memory")) take_memory(message->at("memory"));
         if (message->contains("done")) child.done = true;
     }
 
@@ -143,6 +144,11 @@ class Job {
             kLaneCounters, counters.values.begin(),
             [&](const LaneCounter& counter) -> uint64_t { return json.at(counter.name); });
         result_.counters += counters;
+    }
+
+    void take_memory(const Json& json) {
+        result_.memory = result_.memory.larger(
+            {.with_worker = json.at("with_worker_bytes"), .at_end = json.at("at_end_bytes")});
     }
 
     void show_progress() {

@@ -55,6 +55,10 @@ Json to_json(const LaneCounters& counters) {
     return json;
 }
 
+Json to_json(const RankMemory& memory) {
+    return {{"with_worker_bytes", memory.with_worker}, {"at_end_bytes", memory.at_end}};
+}
+
 void add_runs(Json& document, std::span<const RunResult> runs) {
     document["rows"] = Json::array();
     for (const RunResult& run : runs) {
@@ -68,6 +72,7 @@ void add_runs(Json& document, std::span<const RunResult> runs) {
         mode["rows"] = Json::array();
         for (const Row& row : run.rows) mode["rows"].push_back(row_json(run, row));
         mode["lanes"] = lanes_json(run);
+        if (run.memory.at_end != 0) mode["memory"] = to_json(run.memory);
     }
 }
 

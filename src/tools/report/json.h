@@ -16,6 +16,7 @@ using Json = nlohmann::ordered_json;
 Json to_json(const BenchOptions& options);
 Json to_json(const LaneEntry& entry);
 Json to_json(const LaneCounters& counters);
+Json to_json(const RankMemory& memory);
 
 // "rows" of all runs, "lanes" of the dynamic one (else the only or last one), and each run by its
 // mode under "modes". docs/benchmarks.md describes the keys.

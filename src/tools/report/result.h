@@ -49,6 +49,18 @@ struct LaneCounters {
     }
 };
 
+// Memory that a rank has had come since it initialised the library, in bytes: private pages and
+// those of shared memory that it has touched, its peers' among them. The benchmark's own messages
+// count too.
+struct RankMemory {
+    uint64_t with_worker = 0;  // once its worker was made
+    uint64_t at_end = 0;       // of the benchmark
+
+    RankMemory larger(const RankMemory& other) const {
+        return {std::max(with_worker, other.with_worker), std::max(at_end, other.at_end)};
+    }
+};
+
 // All ranks' samples for one message size, put together.
 struct Row {
     uint64_t size = 0;
@@ -62,6 +74,7 @@ struct RunResult {
     std::string mode;  // UCX_LANES: dynamic, scalable, dedicated
     std::vector<Row> rows;
     LaneCounters counters;
+    RankMemory memory;           // each the most of any rank; of processes alone
     std::vector<LaneEntry> map;  // by rank, then peer
 };
 
@@ -80,6 +93,9 @@ std::string row_line(const Row& row, bool with_latency);
 
 // Message rates of several modes side by side, one line a size; empty for a single mode.
 std::string comparison(std::span<const RunResult> runs);
+
+// What a rank takes of memory, a line; empty where ranks are no processes.
+std::string memory_line(const RunResult& run);
 
 // Who holds which lane, and why.
 std::string lane_map(const RunResult& run);

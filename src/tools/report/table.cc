@@ -64,6 +64,15 @@ std::string comparison(std::span<const RunResult> runs) {
     return text;
 }
 
+std::string memory_line(const RunResult& run) {
+    if (run.memory.at_end == 0) return {};
+    const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
+    return fmt::format(
+        "\n# Memory of a rank since the library was initialised, at most, {}: {:.1f} MB with its "
+        "worker, {:.1f} MB at the end\n",
+        run.mode, megabytes(run.memory.with_worker), megabytes(run.memory.at_end));
+}
+
 std::string lane_map(const RunResult& run) {
     std::string text = fmt::format("\n# Lanes at the end, {}:", run.mode);
     const char* separator = " ";

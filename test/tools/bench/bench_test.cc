@@ -67,6 +67,23 @@ TEST_F(Bench, ModesStandSideBySide) {
     const json document = read_json(file);
     EXPECT_EQ(document.at("modes").size(), 2u);
     EXPECT_EQ(document.at("modelled"), false);
+    for (const auto& [mode, run] : document.at("modes").items()) {
+        const uint64_t with_worker = run.at("memory").at("with_worker_bytes");
+        EXPECT_GT(with_worker, 0u) << mode;
+        EXPECT_GE(run.at("memory").at("at_end_bytes"), with_worker) << mode;
+    }
+    EXPECT_NE(outcome.out.find("Memory of a rank"), std::string::npos) << outcome.out;
+}
+
+TEST_F(Bench, AWorkerWithinAHostTakesLittleMemory) {
+    const TemporaryFile file;
+    const Outcome outcome =
+        run_command({"bench", "alltoall", "--ranks", "8", "--size", "8", "--iterations", "20",
+                     "--settle", "0", "--tls", "self,sm", "--json", file.path()});
+    ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    const json memory = read_json(file).at("modes").at("dynamic").at("memory");
+    EXPECT_LT(memory.at("with_worker_bytes"), 3'000'000);  // of 128 ranks as well: docs/results.md
+    EXPECT_LT(memory.at("at_end_bytes"), 8'000'000);
 }
 
 TEST_F(Bench, OneRankWarnsOfVariablesThatNothingReads) {
