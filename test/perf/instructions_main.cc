@@ -60,7 +60,8 @@ extern "C" [[gnu::noinline]] void perf_measured_lanes(ucp::Worker& worker, ucs::
 }
 
 extern "C" [[gnu::noinline]] unsigned perf_measured_poll(ucp::Worker& worker) {
-    return worker.interfaces().poll();
+    ucp::InterfaceSet& interfaces = worker.interfaces();
+    return interfaces.poll(interfaces.find_met());
 }
 
 extern "C" [[gnu::noinline]] unsigned perf_measured_look(ucp_worker_h worker) {

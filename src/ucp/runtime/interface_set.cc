@@ -269,44 +269,37 @@ unsigned InterfaceSet::poll_networks() {
     return events;
 }
 
-void InterfaceSet::note_busy(const Nearby& memory) {
-    if (memory.transport->attributes().device_type == uct::DeviceType::kSharedMemory)
-        busy_ = &memory;
+void InterfaceSet::look_first_at(const uct::Interface* transport) {
+    std::swap(memories_.front(), *std::ranges::find(memories_, transport, &Nearby::transport));
 }
 
 // Also where nothing is known to have come: time may bring something.
 unsigned InterfaceSet::poll_all() {
     until_all_ = kPollAll;
     unsigned events = 0;
-    for (const Nearby& memory : memories_) {
-        const unsigned found = memory.transport->progress();
-        if (found == 0) continue;
-        events += found;
-        note_busy(memory);
-    }
+    for (const Nearby& memory : memories_) events += memory.transport->progress();
     return events;
 }
 
-// The queues in memory that the last messages came through are looked at first, and if there are
-// more, mostly alone: the answer to a message need not wait for looks elsewhere. A call that finds
-// nothing has looked at all queues in memory; at networks behind look_everywhere(). To look is to
+// The transport in memory that something came from last is looked at first, and when it has more,
+// mostly alone: the answer to a message need not wait for looks elsewhere. A call that finds
+// nothing has looked at all that is in memory; at networks behind look_everywhere(). To look is to
 // read a word: who has nothing is not called.
-unsigned InterfaceSet::poll() {
+unsigned InterfaceSet::poll(const Nearby* met) {
     constexpr uint32_t kAlone = 4;
     sender_ = nullptr;  // a handler of the program's may have thrown
-    const Nearby* const busy = busy_;
     unsigned events = 0;
-    if (busy != nullptr && busy->interest->is_met()) {
-        events = busy->transport->progress();
-        if (events != 0 && ++polled_alone_ % kAlone != 0) return events;
-    }
-    for (const Nearby& memory : memories_) {
-        if (!memory.interest->is_met() || &memory == busy) [[likely]]
-            continue;
-        const unsigned found = memory.transport->progress();
-        if (found == 0) continue;
-        events += found;
-        note_busy(memory);
+    if (met != nullptr) [[likely]] {
+        uct::Interface* const transport = met->transport;
+        events = transport->progress();
+        if (events != 0) {
+            if (met != memories_.data()) look_first_at(transport);
+            if (++polled_alone_ % kAlone != 0) return events;
+        }
+        for (const Nearby& memory : memories_) {
+            if (memory.transport != transport && memory.interest->is_met()) [[unlikely]]
+                events += memory.transport->progress();
+        }
     }
     if (rest_ != 0) {
         --rest_;

@@ -170,29 +170,33 @@ class InterfaceSet {
     // Atomics of adapters that are not atomic with the CPU's may be used: all use them.
     bool uses_device_atomics() const { return uses_device_atomics_; }
 
-    // Looks for messages and completions. @return events found
-    unsigned poll();
-    // Would poll() find nothing? If so this was one.
-    bool is_idle() {
-        if (rest_ == 0) return false;
+    // A transport that is no network's, and whether it has to be polled.
+    struct Nearby {
+        const uct::Interest* interest;
+        uct::Interface* transport;
+    };
+
+    // The first of those that has something; null: none has.
+    const Nearby* find_met() const {
         for (const Nearby& memory : memories_) {
-            if (memory.interest->is_met()) return false;
+            if (memory.interest->is_met()) return &memory;
         }
+        return nullptr;
+    }
+    // Where find_met() finds none: need a call look at nothing else? If so this was one.
+    bool may_rest() {
+        if (rest_ == 0) return false;
         --rest_;
         return true;
     }
+    // Looks for messages and completions. @param met  of find_met(). @return events found
+    unsigned poll(const Nearby* met);
     // The next poll() looks at every transport: if it finds nothing, nothing had come.
     void look_everywhere();
     ucs::Time next_deadline() const;
 
   private:
     static constexpr uint32_t kPollAll = 4;
-
-    // A transport that is no network's, and whether it has to be polled.
-    struct Nearby {
-        const uct::Interest* interest;
-        uct::Interface* transport;
-    };
 
     static void lost(void* self, uint8_t id, const void* data, size_t length);
     static bool admits(void* self, uct::PeerIdentity& from, uint8_t id, const void* data,
@@ -204,7 +208,7 @@ class InterfaceSet {
     ucs_status_t open_one(Context& context, unsigned resource, const uct::InterfaceParams& params);
     unsigned poll_all();
     unsigned poll_networks();
-    void note_busy(const Nearby& memory);
+    void look_first_at(const uct::Interface* transport);
 
     ErrorHandler errors_{};
     uct::AmTable handlers_;
@@ -219,11 +223,9 @@ class InterfaceSet {
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  // those to be polled seldom
     uint32_t network_polls_ = 0;
-    uint32_t rest_ = 0;  // calls until one of those is polled
-    std::vector<Nearby> memories_;
+    uint32_t rest_ = 0;              // calls until one of those is polled
+    std::vector<Nearby> memories_;   // the one that something came from last is first
     uint32_t until_all_ = kPollAll;  // looks at networks until all of these are polled
-    // Of those in shared memory, the one that messages came from last; null: none goes before.
-    const Nearby* busy_ = nullptr;
     uint32_t polled_alone_ = 0;
     bool uses_device_atomics_ = false;
     QueuePairBudget* queue_pair_budget_ = nullptr;

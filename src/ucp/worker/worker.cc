@@ -179,7 +179,7 @@ void Worker::log_use() const {
 
 // --- progress ---
 
-unsigned Worker::make_progress() {
+unsigned Worker::make_progress(const InterfaceSet::Nearby* met) {
     if (in_progress_) return 0;
     // However this ends: a callback of the program may throw, or its thread be cancelled there.
     struct ProgressScope {
@@ -191,7 +191,7 @@ unsigned Worker::make_progress() {
         bool& taken_;
     } const turn(in_progress_);
     try {
-        unsigned events = interfaces_.poll();
+        unsigned events = interfaces_.poll(met);
         if (has_work()) [[unlikely]]
             events += run_deferred();
         if (progress_countdown_ == 0) [[unlikely]] {

@@ -46,11 +46,13 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
 
     // Most calls find nothing.
     unsigned progress() {
-        if (progress_countdown_ != 0 && !has_work() && interfaces_.is_idle()) [[likely]] {
+        const auto* const met = interfaces_.find_met();
+        if (met == nullptr && progress_countdown_ != 0 && !has_work() && interfaces_.may_rest())
+            [[likely]] {
             --progress_countdown_;
             return 0;
         }
-        return make_progress();
+        return make_progress(met);
     }
     // Work put aside for the next progress(), whatever the transports have.
     bool has_work() const override { return host_.work.is_due() || lanes_.has_deferred(); }
@@ -107,7 +109,8 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
 
   private:
     Worker(Context& context, const ucp_worker_params_t& params);
-    unsigned make_progress();
+    // @param met  of InterfaceSet::find_met()
+    unsigned make_progress(const InterfaceSet::Nearby* met);
     ucs_status_t open();
     void add_handlers();
     void close_endpoint_now(Endpoint& endpoint);
