@@ -75,10 +75,10 @@ static_assert(sizeof(Hello) == 96);
 
 // In Hello and Welcome: what the sender can, and what it does.
 enum Flag : uint8_t {
-    kCanResume = 1,  // can carry on a session over another connection
-    kManyWays = 2,   // and has more than one interface to do so
-    kResumes = 4,    // does so with this connection
-    kEncrypts = 8,   // in Hello: what follows the proof is to be encrypted
+    kCanResume = 1,       // can carry on a session over another connection
+    kManyWays = 2,        // and has more than one interface to do so
+    kResumes = 4,         // does so with this connection
+    kEncrypts = 8,        // in Hello: what follows the proof is to be encrypted
     kAnswersBursts = 16,  // acknowledges bursts of messages: others may be gathered behind
 };
 
@@ -261,8 +261,8 @@ inline constexpr uint32_t kMaxPayload = 1u << 30;
 
 // Is this the header of a frame that a peer may send?
 constexpr bool is_sound(const FrameHeader& frame, size_t max_message) {
-    const bool is_marked = frame.mark == kMark || (frame.mark == kBurstMark &&
-                                                   frame.type == FrameType::kMessage);
+    const bool is_marked =
+        frame.mark == kMark || (frame.mark == kBurstMark && frame.type == FrameType::kMessage);
     if (!is_marked || frame.type < FrameType::kMessage || frame.type > kLastFrameType) return false;
     const Shape shape = shape_of(frame.type);
     if (!shape.payload) return frame.length == shape.fixed && frame.id == 0;
