@@ -107,7 +107,7 @@ struct Attention {
         if (hot == connection) hot = nullptr;
     }
 
-    PendingQueue pending;    // endpoints that wait for room
+    PendingQueue pending;  // endpoints that wait for room
     Bursts bursts;
     size_t turn = SIZE_MAX;  // bytes that this progress may still read and send (UCX_TCP_TURN)
     TcpConnection* hot = nullptr;
