@@ -36,6 +36,18 @@ MUTANTS = {
         "src/uct/tcp/association/association_operations.cc",
         {"    return fencing_ ? UCS_ERR_NO_RESOURCE : status;\n": "    return UCS_ERR_NO_RESOURCE;\n"},
         NO_MEMORY, "*AFenceWithoutMemory*tcp"),
+    "what is gathered waits for a timer at the peer": (
+        "src/uct/tcp/association/burst.cc",
+        {"    set(stream_, TCP_QUICKACK, 1);\n": ""},
+        ("uct_test",), "*TcpBurst*"),
+    "what is gathered is never pushed": (
+        "src/uct/tcp/association/burst.cc",
+        {"    unlink();\n    set(stream_, TCP_NODELAY, 1);\n": "    unlink();\n"},
+        ("uct_test",), "*TcpBurst*"),
+    "bursts go to peers that do not acknowledge": (
+        "src/uct/tcp/association/tcp_connection.cc",
+        {" && config.nodelay && association_.answers_bursts();": " && config.nodelay;"},
+        ("uct_test",), "*TcpBurst*"),
     "OpenSSL is called without memory": (
         "src/uct/tcp/network/tls.cc",
         {"    return tried != nullptr;\n": "    return true;\n"},

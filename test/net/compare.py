@@ -33,7 +33,7 @@ LINE_LIMIT = 1.2
 BENCHES = {"latency": (False, 4 << 20, 64 << 10), "rate": (True, 4 << 20, 64 << 10)}
 # What the ranks must be told, since the launcher hands on nothing of itself but its own settings.
 HANDED_ON = ("LD_LIBRARY_PATH", "UCX_MODULE_DIR", "UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL",
-             "UCX_WARN_UNUSED_ENV_VARS", "UCX_MAX_RNDV_RAILS")
+             "UCX_WARN_UNUSED_ENV_VARS", "UCX_MAX_RNDV_RAILS", "UCX_TCP_BURST")
 
 
 class Hosts:

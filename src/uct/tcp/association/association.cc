@@ -138,6 +138,7 @@ wire::Hello Association::hello() const {
     hello.max_frame = static_cast<uint32_t>(context_.rail.max_message());
     hello.association = number();
     hello.bulk_epoch = bulk_epoch_;
+    hello.flags = wire::kAnswersBursts;
     return hello;
 }
 

@@ -72,6 +72,9 @@ class Association final : public AssociationHook, public Watched {
     // The peer's; 0 until it is known.
     uint32_t peer_number() const { return peer_number_; }
     void set_peer_number(uint32_t number) { peer_number_ = number; }
+    // Does it acknowledge bursts? @param flags  of wire::Flag
+    bool answers_bursts() const { return answers_bursts_; }
+    void set_peer_flags(uint32_t flags) { answers_bursts_ = (flags & wire::kAnswersBursts) != 0; }
     bool is_mapped() const { return mapped_; }
     bool is_failed() const { return status_ != UCS_OK; }
     ucs_status_t status() const { return status_; }
@@ -306,6 +309,7 @@ class Association final : public AssociationHook, public Watched {
     Users users_;
     uint32_t last_name_ = ucs::first_number();
     bool has_reused_names_ = false;
+    bool answers_bursts_ = false;
 };
 
 }  // namespace uct::tcp

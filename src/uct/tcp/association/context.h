@@ -13,6 +13,7 @@
 #include "ucs/datastruct/memory_pool.h"
 #include "uct/api/types.h"
 #include "uct/base/pending_queue.h"
+#include "uct/tcp/association/burst.h"
 #include "uct/tcp/events/event_loop.h"
 #include "uct/tcp/network/rail.h"
 #include "uct/tcp/queues/output_queue.h"
@@ -106,7 +107,8 @@ struct Attention {
         if (hot == connection) hot = nullptr;
     }
 
-    PendingQueue pending;    // endpoints that wait for room
+    PendingQueue pending;  // endpoints that wait for room
+    Bursts bursts;
     size_t turn = SIZE_MAX;  // bytes that this progress may still read and send (UCX_TCP_TURN)
     TcpConnection* hot = nullptr;
     bool is_answer_due = false;  // nothing has come since something was sent

@@ -140,7 +140,7 @@ void Session::connected() {
     if (is_over_ || connection_.is_open()) return;
     trouble_.begin_anew(now());  // a kernel has answered
     wire::Hello hello = association_.hello();
-    hello.flags = wire::kCanResume | wire::kResumes;
+    hello.flags |= wire::kCanResume | wire::kResumes;
     hello.receiver = association_.peer();
     hello.peer_association = association_.peer_number();
     hello.attempt = ++attempt_;
@@ -215,7 +215,7 @@ void Session::accept(const AuthenticatedPeer& peer, SocketStream stream, bool is
     welcome.max_frame = static_cast<uint32_t>(rail_.max_message());
     welcome.association = association_.number();
     welcome.received = connection_.received();
-    welcome.flags = wire::kCanResume | wire::kResumes;
+    welcome.flags |= wire::kCanResume | wire::kResumes;
     welcome.attempt = attempt_;
     trusted_at_ = connection_.received() + 1;
     if (peer.send(stream, welcome)) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -48,7 +49,9 @@ ucs_status_t status_of(int error) {
 TcpConnection::TcpConnection(Association& association, unsigned index)
     : association_(association),
       index_(static_cast<uint8_t>(index)),
-      queue_(association.buffers().output) {}
+      queue_(association.buffers().output),
+      outgoing_(stream_, association.attention().bursts),
+      incoming_(stream_, association.attention().bursts) {}
 
 TcpConnection::~TcpConnection() {
     close();
@@ -133,7 +136,7 @@ void TcpConnection::on_connected() {
     hello.connection = index_;
     const ListenerAddress& listener = association_.target()->listener;
     hello.receiver = listener.id;
-    hello.flags = rail.session_flags();
+    hello.flags |= rail.session_flags();
     handshake_ = std::make_unique<ClientHandshake>();
     if (!handshake_->begin(stream_, hello, rail.key_of(listener.secret), rail.encryption())) {
         retry();
@@ -189,6 +192,7 @@ void TcpConnection::on_welcome(const wire::Welcome& welcome) {
             "it takes messages of another size: UCX_TCP_RX_SEG_SIZE must be the same everywhere");
     } else {
         association_.set_peer_number(welcome.association);
+        association_.set_peer_flags(welcome.flags);
         if (index_ == 0) association_.set_session_key(handshake_->session_key());
         const bool resumes = index_ == 0 && rail.keeps_sessions_with(welcome.flags);
         opened(resumes ? Beginning::kOwnSession : Beginning::kNothing);
@@ -280,6 +284,9 @@ void TcpConnection::opened(Beginning beginning) {
         association_.bulk_connected();
     }
     segment_ = longest_segment(stream_.socket());
+    const Config& config = association_.rail().config();
+    const bool gathers = index_ == 0 && config.nodelay && association_.answers_bursts();
+    outgoing_.begin(gathers && config.burst != UINT_MAX ? config.burst : 0, segment_);
     has_early_input_ = stream_.has_unread();
     watch_as_needed();
     if (beginning != Beginning::kNothing) {
@@ -306,6 +313,8 @@ void TcpConnection::hand_over() {
 void TcpConnection::suspend() {
     stream_.reset_on_close();
     association_.attention().forget_hot(this);
+    outgoing_.end();
+    incoming_.end();
     stream_.close();
     events_ = 0;
     state_ = State::kMoving;
@@ -448,6 +457,8 @@ void TcpConnection::abort() {
 void TcpConnection::close() {
     state_ = State::kIdle;
     association_.attention().forget_hot(this);
+    outgoing_.end();
+    incoming_.end();
     stream_.close();  // leaves the epoll set by itself
     events_ = 0;
     drop_buffer();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "uct/tcp/association/burst.h"
 #include "uct/tcp/events/event_loop.h"
 #include "uct/tcp/network/client_handshake.h"
 #include "uct/tcp/network/options.h"
@@ -57,6 +58,8 @@ class TcpConnection final : public EventTarget, public Timer {
 
     // --- sending: frames of whole multiples of 8 bytes; never fails towards the caller ---
 
+    // To be called before each message. @return the mark of its frame
+    uint16_t mark_for(size_t length) { return outgoing_.next(length); }
     // @param owner  whose operation it is: what the peer must not get when it goes (OutputItem)
     void send(std::span<const iovec> pieces, size_t length, const AssociationUser* owner = nullptr);
     // Takes the operation. @return UCS_OK if the kernel has it all, or UCS_INPROGRESS
@@ -226,6 +229,8 @@ class TcpConnection final : public EventTarget, public Timer {
     Silence silence_;
     SocketStream stream_;
     OutputQueue queue_;
+    OutgoingBurst outgoing_;
+    IncomingBurst incoming_;
 
     StreamBuffer* input_ = nullptr;
     size_t input_begin_ = 0;

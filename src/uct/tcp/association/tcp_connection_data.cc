@@ -60,6 +60,7 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
         return 0;
     }
     given_ += static_cast<size_t>(taken);
+    incoming_.on_sent();
     if (Session* session = association_.session(); session != nullptr) {
         if (index_ == 0) session->sent(pieces, static_cast<size_t>(taken));
         if (!session->is_watched()) session->watch();
@@ -246,6 +247,8 @@ unsigned TcpConnection::receive(size_t& turn) {
             break;
         }
     }
+    if (brought > 0 && is_open() && incoming_.is_under_way()) [[unlikely]]
+        incoming_.on_read(association_.rail().now());
     // The kernel does not tell of what it has given.
     if (turn == 0 && is_open() && stream_.has_unread()) read_later();
     if (count > 0 && is_open()) {
@@ -421,6 +424,7 @@ void TcpConnection::deliver(const wire::FrameHeader& frame) {
     std::byte* data = input_->data() + input_begin_ + sizeof(frame);
     input_begin_ += sizeof(frame) + frame.length + wire::padding(frame.length);
     bulk_expected_ = false;
+    incoming_.on_message(frame.mark);
     if (frame.id >= kMaxAmId) {
         violation("a message of no kind");
         return;

@@ -186,11 +186,12 @@ void AssociationTable::welcome(const AuthenticatedPeer& peer, SocketStream strea
             hello.sender == context_.rail.id() ? &make(hello.sender, false) : &to(hello.sender);
         if (association->peer_number() == 0) association->set_bulk_epoch(hello.bulk_epoch);
         association->set_peer_number(hello.association);
+        association->set_peer_flags(hello.flags);
         if (hello.connection == 0) association->set_session_key(peer.session_key());
         welcome.association = association->number();
         // Sessions look for other ways to the peer, and guests are never called.
         const bool has_session = association->is_mapped() && !association->is_guest();
-        welcome.flags = has_session ? context_.rail.session_flags() : uint8_t{0};
+        if (has_session) welcome.flags |= context_.rail.session_flags();
     }
     const bool sent = peer.send(stream, welcome);
     Session* session =

@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::byte kZeros[wire::kAlignment]{};
 
-wire::FrameHeader message_frame(uint8_t id, size_t length) {
-    return {static_cast<uint32_t>(length), wire::FrameType::kMessage, id, wire::kMark};
+wire::FrameHeader message_frame(TcpConnection& connection, uint8_t id, size_t length) {
+    return {static_cast<uint32_t>(length), wire::FrameType::kMessage, id,
+            connection.mark_for(length)};
 }
 
 std::byte* append(std::byte* to, const void* from, size_t length) {
@@ -127,7 +128,7 @@ ucs_status_t TcpEndpoint::am_short(uint8_t id, uint64_t header, const void* payl
                                    uint32_t length) {
     if (const ucs_status_t status = check_open(); status != UCS_OK) return status;
     TcpConnection& connection = association_.connection(0);
-    const Head<uint64_t> head{message_frame(id, sizeof(header) + length), header};
+    const Head<uint64_t> head{message_frame(connection, id, sizeof(header) + length), header};
     send_small(association_, connection, this, head, payload, length, wire::padding(length));
     return UCS_OK;
 }
@@ -137,7 +138,7 @@ ssize_t TcpEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     TcpConnection& connection = association_.connection(0);
     std::byte* staging = association_.buffers().staging.get();
     const size_t length = pack(staging + sizeof(wire::FrameHeader), arg);
-    const wire::FrameHeader frame = message_frame(id, length);
+    const wire::FrameHeader frame = message_frame(connection, id, length);
     append(staging, &frame, sizeof(frame));
     const size_t padding = wire::padding(length);
     append(staging + sizeof(frame) + length, kZeros, padding);
@@ -153,7 +154,7 @@ ucs_status_t TcpEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header
     ReferringOutput* operation = connection.queue().make();
     if (operation == nullptr) return UCS_ERR_NO_MEMORY;
     const size_t payload = total_length(iov);
-    const wire::FrameHeader frame = message_frame(id, header.size() + payload);
+    const wire::FrameHeader frame = message_frame(connection, id, header.size() + payload);
     append(append(operation->head.data(), &frame, sizeof(frame)), header.data(), header.size());
     operation->head_length = static_cast<uint16_t>(sizeof(frame) + header.size());
     operation->pieces_count = Cutter(iov).cut(payload, operation->pieces.data());

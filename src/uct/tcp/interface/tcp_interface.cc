@@ -208,6 +208,9 @@ bool TcpInterface::rests() {
 }
 
 unsigned TcpInterface::progress() {
+    ++attention_.bursts.calls;
+    if (attention_.bursts.any()) [[unlikely]]
+        attention_.bursts.on_progress(clock());
     if (attention_.empty_polls >= Attention::kRestless && rests()) return 0;
     attention_.turn = config().turn;
     unsigned count = 0;

@@ -62,6 +62,7 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     void end_invitation(const RemoteAddress& guest) override;
     int event_fd() const override { return events_.descriptor(); }
     ucs_status_t arm() override {
+        attention_.bursts.settle();
         return events_.arm(next_deadline(), now()) ? UCS_OK : UCS_ERR_BUSY;
     }
     ucs::Time next_deadline() const override {

@@ -24,6 +24,7 @@ class AuthenticatedPeer {
         welcome.magic = wire::kMagic;
         welcome.version = wire::kVersion;
         welcome.answer = answer;
+        welcome.flags = wire::kAnswersBursts;
         return welcome;
     }
     // @return false if the connection is gone

@@ -39,6 +39,12 @@ constexpr ucs::config::Field<C> kFields[] = {
                                 "How often a connection that breaks before it is agreed on is "
                                 "tried again."),
     field<&C::nodelay>("NODELAY", "y", "Send small messages at once (no Nagle algorithm)."),
+    field<&C::burst>(
+        "BURST", "8",
+        "Short messages to a peer interface, between two calls of progress, that leave one by one. "
+        "Those behind them are gathered: they leave together, when what went before has been "
+        "acknowledged, and at the latest with the next call. inf: all leave one by one.",
+        {.least = "1"}),
     field<&C::sndbuf>("SNDBUF", "auto", "Send buffer of a socket. auto: the kernel sizes it.",
                       {.most = "1g"}),
     field<&C::rcvbuf>("RCVBUF", "auto", "Receive buffer of a socket. auto: the kernel sizes it.",

@@ -23,6 +23,7 @@ struct Config {
     ucs::config::MemorySize turn;
     unsigned max_conn_retries;
     bool nodelay;
+    unsigned burst;
     std::optional<ucs::config::MemorySize> sndbuf;
     std::optional<ucs::config::MemorySize> rcvbuf;
     std::optional<ucs::config::MemorySize> send_ahead;

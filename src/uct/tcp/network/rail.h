@@ -58,7 +58,8 @@ class Rail {
 
     const Config& config() const { return config_; }
     const NetworkDevice& device() const { return device_; }
-    ucs::Time now() const { return params_.clock.now(); }
+    const ucs::Clock& clock() const { return params_.clock; }
+    ucs::Time now() const { return clock().now(); }
     ucs::Random& random() const { return params_.random; }
     const AmTable& am_table() const { return params_.am_table; }
     void report_failure(Endpoint& endpoint, ucs_status_t status) const {

@@ -75,10 +75,11 @@ static_assert(sizeof(Hello) == 96);
 
 // In Hello and Welcome: what the sender can, and what it does.
 enum Flag : uint8_t {
-    kCanResume = 1,  // can carry on a session over another connection
-    kManyWays = 2,   // and has more than one interface to do so
-    kResumes = 4,    // does so with this connection
-    kEncrypts = 8,   // in Hello: what follows the proof is to be encrypted
+    kCanResume = 1,       // can carry on a session over another connection
+    kManyWays = 2,        // and has more than one interface to do so
+    kResumes = 4,         // does so with this connection
+    kEncrypts = 8,        // in Hello: what follows the proof is to be encrypted
+    kAnswersBursts = 16,  // acknowledges bursts of messages: others may be gathered behind
 };
 
 enum class Answer : uint8_t {
@@ -150,10 +151,12 @@ struct FrameHeader {
     uint32_t length;  // of fixed header and payload, without the zeros at the end
     FrameType type;
     uint8_t id;
-    uint16_t mark;  // kMark, so that a reader that lost its place notices
+    uint16_t mark;  // kMark or kBurstMark, so that a reader that lost its place notices
 };
 static_assert(sizeof(FrameHeader) == 8);
 inline constexpr uint16_t kMark = 0x6c77;
+// Of a message behind which the sender's kernel may keep others until it is acknowledged.
+inline constexpr uint16_t kBurstMark = kMark | 0x8000;
 
 struct Put {
     uint64_t address;
@@ -258,9 +261,9 @@ inline constexpr uint32_t kMaxPayload = 1u << 30;
 
 // Is this the header of a frame that a peer may send?
 constexpr bool is_sound(const FrameHeader& frame, size_t max_message) {
-    if (frame.mark != kMark || frame.type < FrameType::kMessage || frame.type > kLastFrameType) {
-        return false;
-    }
+    const bool is_marked =
+        frame.mark == kMark || (frame.mark == kBurstMark && frame.type == FrameType::kMessage);
+    if (!is_marked || frame.type < FrameType::kMessage || frame.type > kLastFrameType) return false;
     const Shape shape = shape_of(frame.type);
     if (!shape.payload) return frame.length == shape.fixed && frame.id == 0;
     if (frame.type == FrameType::kMessage) return frame.length <= max_message;

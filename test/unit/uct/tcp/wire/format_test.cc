@@ -31,6 +31,8 @@ TEST(TcpFormat, FramesOfEveryTypeHaveTheLengthOfTheirHeaderAtLeast) {
         const auto length = static_cast<uint32_t>(shape.fixed);
         EXPECT_TRUE(is_sound({length, type, 0, kMark}, kMaxMessage)) << static_cast<int>(type);
         EXPECT_FALSE(is_sound({length, type, 0, kMark + 1}, kMaxMessage));
+        EXPECT_EQ(is_sound({length, type, 0, kBurstMark}, kMaxMessage),
+                  type == FrameType::kMessage);
         if (length > 0) {
             EXPECT_FALSE(is_sound({length - 1, type, 0, kMark}, kMaxMessage));
         }
