@@ -37,7 +37,7 @@ def compile_bench(name, compiler, folder):
     """Path of the benchmark, compiled if its source is newer."""
     target = os.path.join(folder, name)
     source = os.path.join(BENCHES, name + ".c")
-    newest = max(os.path.getmtime(path) for path in (source, os.path.join(BENCHES, "bench.h")))
+    newest = max(os.path.getmtime(path) for path in (source, *(os.path.join(BENCHES, name) for name in ("bench.h", "rounds.h"))))
     if not os.path.exists(target) or os.path.getmtime(target) < newest:
         os.makedirs(folder, exist_ok=True)
         subprocess.run([compiler, "-O2", "-pthread", source, "-o", target], check=True)

@@ -32,7 +32,7 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
     GateLock lock(endpoint.gate());
     const OpParams params(param);
     if ((param->op_attr_mask & kUnusual) != 0 || header_length != 0 ||
-        !endpoint.fits_short(count)) {
+        !endpoint.fits_short_locked(count)) {
         endpoint.count_send(header_length + known_length(params.datatype(), buffer, count));
     } else if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker)) {
         const AmHeader am{static_cast<uint16_t>(id), 0, 0};

@@ -17,7 +17,7 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t cou
     constexpr uint32_t kUnusual =
         UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     const OpParams params(param);
-    if ((param->op_attr_mask & kUnusual) != 0 || count == 0 || !endpoint.fits_short(count) ||
+    if ((param->op_attr_mask & kUnusual) != 0 || count == 0 || !endpoint.fits_short_locked(count) ||
         !endpoint.has_greeted()) {
         endpoint.count_send(known_length(params.datatype(), buffer, count));
     } else if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker)) {

@@ -166,9 +166,16 @@ ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address
 namespace {
 
 [[gnu::noinline]] unsigned progress_locked(Worker& worker) {
-    GateLock lock(worker.gate());
-    worker.gate().set_sleeper(nullptr);
-    return worker.progress();
+    unsigned found;
+    bool gives_way;
+    {
+        GateLock lock(worker.gate());
+        worker.gate().set_sleeper(nullptr);
+        found = worker.progress();
+        gives_way = found == 0 && worker.gate().lock().should_give_way();
+    }
+    if (gives_way) sched_yield();
+    return found;
 }
 
 }  // namespace

@@ -202,14 +202,14 @@ void Endpoint::update_fast_path() {
             attributes = &dedicated_lane().attributes;
         }
     }
-    // With several threads every send takes the lock first, so none may be fast; the limit that
-    // they read without the lock is never written then.
-    if (gate().has_threads()) return;
     const bool is_fast = !is_switching && !is_failed() && !has_backlog_ &&
                          (attributes->capabilities & uct::kAmShort) != 0;
-    short_limit_ =
-        is_fast ? static_cast<ptrdiff_t>(std::min(attributes->am.max_short, host_->short_limit))
-                : -1;
+    const size_t limit =
+        std::min<size_t>({attributes->am.max_short, host_->short_limit, INT32_MAX});
+    locked_short_limit_ = is_fast ? static_cast<int32_t>(limit) : -1;
+    // Several threads read the other one without the lock: it is never written then, and they
+    // take the lock first.
+    if (!gate().has_threads()) short_limit_ = locked_short_limit_;
 }
 
 void Endpoint::remote_operation_finished(uint32_t number) {

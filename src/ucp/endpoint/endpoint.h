@@ -64,6 +64,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     // True if a message of `length` bytes may go by am_short on tx_lane() right now.
     bool fits_short(size_t length) const { return static_cast<ptrdiff_t>(length) <= short_limit_; }
+    // The same under the lock, which several threads take first: for them fits_short() is false.
+    bool fits_short_locked(size_t length) const {
+        return static_cast<ptrdiff_t>(length) <= locked_short_limit_;
+    }
     uct::Endpoint& tx_lane() const { return *tx_lane_; }
     // Post a short message on tx_lane(). @return as uct::Endpoint::am_short()
     ucs_status_t post_short(AmId id, uint64_t header, const void* payload, size_t length) {
@@ -308,7 +312,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // Whether all that was posted on one of the lanes is complete since it is gone or about to.
     bool is_drained(const uct::Endpoint* lane) const;
     // Of short messages on the lane of the moment, in bytes; -1 if none may go that way.
-    ptrdiff_t short_limit() const { return short_limit_; }
+    ptrdiff_t short_limit() const { return locked_short_limit_; }
 
     // Lanes or directions changed: choose again where to wait, and post what may be posted.
     void lanes_changed();
@@ -432,7 +436,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     // First cache line: all that a short send reads.
     uct::Endpoint* tx_lane_;
-    ptrdiff_t short_limit_ = -1;  // -1 whenever anything is unusual
+    ptrdiff_t short_limit_ = -1;  // -1 whenever anything is unusual, and for several threads
     EndpointHost* host_;
     uint64_t remote_uuid_;
     ucs::UsageTracker::Hook tracker_hook_;
@@ -460,6 +464,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Greeting greeting_ = Greeting::kNone;
     Life life_ = Life::kOpen;
     Failure failure_ = Failure::kNone;
+    int32_t locked_short_limit_ = -1;  // -1 whenever anything is unusual
 };
 
 }  // namespace ucp

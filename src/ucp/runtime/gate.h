@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
+#include "ucp/runtime/recursive_lock.h"
 #include "ucs/datastruct/usage_tracker.h"
 #include "ucs/memory/gate.h"
 
@@ -46,7 +46,7 @@ class Gate {
 
     uint32_t bits() const { return bits_.load(std::memory_order_relaxed); }
     bool has_threads() const { return (bits() & kThreads) != 0; }
-    std::recursive_mutex& mutex() { return mutex_; }
+    RecursiveLock& lock() { return lock_; }
 
     // Several threads use the worker. Before any of them does.
     void set_threads() { set(kThreads, true); }
@@ -94,19 +94,19 @@ class Gate {
     std::atomic<uint32_t> bits_{0};
     ucs::UsageTracker* tracker_ = nullptr;
     Sleeper* sleeper_ = nullptr;
-    std::recursive_mutex mutex_;
+    RecursiveLock lock_;
 };
 
 // Takes the gate's lock for a scope, if several threads use the worker.
 class GateLock {
   public:
     explicit GateLock(Gate& gate) : gate_(gate.has_threads() ? &gate : nullptr) {
-        if (gate_ != nullptr) gate_->mutex().lock();
+        if (gate_ != nullptr) gate_->lock().lock();
     }
     ~GateLock() {
         if (gate_ == nullptr) return;
         gate_->end_call();
-        gate_->mutex().unlock();
+        gate_->lock().unlock();
     }
     GateLock(GateLock&&) = delete;
 

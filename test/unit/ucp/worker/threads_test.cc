@@ -187,6 +187,22 @@ TEST_P(Threads, ExchangeMessages) {
     exchange(shared());
 }
 
+// The limit of short messages that is read without the lock lets nothing pass; under the lock they
+// go the short way, and end in their call.
+TEST_P(Threads, ShortMessagesGoTheShortWayUnderTheLock) {
+    const Endpoint& endpoint = unwrap(shared().endpoint);
+    EXPECT_FALSE(endpoint.fits_short(0));
+    EXPECT_TRUE(endpoint.fits_short_locked(8));
+    const uint64_t word = 7;
+    const ucp_request_param_t param{};
+    EXPECT_EQ(ucp_tag_send_nbx(shared().endpoint, &word, sizeof(word), 1, &param), nullptr);
+    uint64_t received = 0;
+    const ucs_status_ptr_t receive =
+        ucp_tag_recv_nbx(shared().worker, &received, sizeof(received), 1, UINT64_MAX, &param);
+    EXPECT_EQ(finish(shared(), receive), UCS_OK);
+    EXPECT_EQ(received, word);
+}
+
 TEST_P(Threads, AccessMemory) {
     access_memory(shared(), context());
 }
