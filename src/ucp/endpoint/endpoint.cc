@@ -102,6 +102,14 @@ Lane Endpoint::one_sided_lane() {
     if (lane_state_ != nullptr && lane_state_->takes_one_sided()) return dedicated_lane();
     return scalable_lane();
 }
+bool Endpoint::is_flushed() const {
+    if (has_backlog_ || is_failed() || has_remote_operations()) return false;
+    if (backlog_ != nullptr && !backlog_->controls.empty()) return false;
+    if (!scalable_->is_flushed()) return false;
+    return lane_state_ == nullptr ||
+           (lane_state_->dedicated != nullptr && lane_state_->dedicated->is_flushed());
+}
+
 ucs_status_t Endpoint::flush_fenced(uct::Completion& completion) {
     ucs_status_t result = UCS_OK;
     const auto flush = [&](uct::Endpoint& lane) {

@@ -169,6 +169,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void remote_operation_finished(uint32_t number);
     bool has_remote_operations() const { return remote_started_ != remote_finished_; }
     uint32_t remote_started() const { return remote_started_; }
+    // It works, and all that was started is done: there is nothing for a flush to wait for.
+    bool is_flushed() const;
     // All with lower numbers have finished.
     uint32_t remote_finished() const { return remote_finished_; }
 

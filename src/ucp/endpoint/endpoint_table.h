@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,11 @@ class EndpointTable {
     template <typename Visitor>
     void for_each(Visitor visit) {
         for (Endpoint& endpoint : endpoints_) visit(endpoint);
+    }
+
+    template <typename Predicate>
+    bool all_of(Predicate predicate) const {
+        return std::ranges::all_of(endpoints_, predicate);
     }
 
     // The same for `count` of them at most, the oldest.

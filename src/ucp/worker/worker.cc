@@ -293,14 +293,22 @@ ucs_status_t Worker::connections(wireup::ConnectionManager** manager) {
     return UCS_OK;
 }
 
+// What the library answers by endpoints of its own is no operation of the program's, and whom it
+// answers may have ended. One that failed has nothing outstanding: that is its own affair.
+bool Worker::is_to_be_flushed(const Endpoint& endpoint) {
+    return (endpoint.is_users() || endpoint.is_lent() || endpoint.is_being_closed()) &&
+           !endpoint.is_failed();
+}
+
 ucs_status_ptr_t Worker::flush(const OpParams& params) {
+    const bool is_done = endpoints_.all_of([](const Endpoint& endpoint) {
+        return !is_to_be_flushed(endpoint) || endpoint.is_flushed();
+    });
+    if (is_done && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return nullptr;
     Request* outer = requests_.begin(params, Request::CallbackKind::kSend);
     if (outer == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     endpoints_.for_each([&](Endpoint& endpoint) {
-        // What the library answers by endpoints of its own is no operation of the program's, and
-        // whom it answers may have ended.
-        if (!endpoint.is_users() && !endpoint.is_lent() && !endpoint.is_being_closed()) return;
-        if (endpoint.is_failed() || outer->status != UCS_OK) return;
+        if (!is_to_be_flushed(endpoint) || outer->status != UCS_OK) return;
         Request* inner = make_internal_flush(endpoint, outer, [](Request& request) {
             // An endpoint that failed has nothing outstanding: that is its own affair.
             static_cast<Request*>(request.user_data)->complete(UCS_OK);

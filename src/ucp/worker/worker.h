@@ -108,6 +108,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     ucs_status_ptr_t flush(const OpParams& params);
 
   private:
+    static bool is_to_be_flushed(const Endpoint& endpoint);
     Worker(Context& context, const ucp_worker_params_t& params);
     // @param met  of InterfaceSet::find_met()
     unsigned make_progress(const InterfaceSet::Nearby* met);

@@ -197,6 +197,8 @@ class Endpoint {
     // messages alone does not need the peer's progress.
     // @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE
     virtual ucs_status_t flush(Completion* completion) = 0;
+    // It works, and flush() would find nothing outstanding. False where only flush() can tell.
+    virtual bool is_flushed() const { return false; }
     // Send something harmless, so that a dead peer is noticed through the error handler.
     virtual ucs_status_t check(Completion* completion) = 0;
 

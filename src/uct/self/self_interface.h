@@ -111,6 +111,7 @@ class SelfEndpoint final : public Endpoint, public CopyGroup {
     ucs_status_t flush(Completion* completion) override {
         return interface_.copies().flush(*this, completion);
     }
+    bool is_flushed() const override { return !has_copies(); }
     ucs_status_t check(Completion* completion) override { return UCS_OK; }
     ucs_status_t pending_add(Pending* pending) override;
     void pending_remove(Pending* pending) override {

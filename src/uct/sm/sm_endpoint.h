@@ -36,6 +36,7 @@ class SmEndpoint : public Endpoint, public PendingQueue::Group, public WatchHook
                         Completion* completion) override;
     ucs_status_t fence() override;
     ucs_status_t flush(Completion* completion) override;
+    bool is_flushed() const override { return status_ == UCS_OK && !has_copies(); }
     ucs_status_t check(Completion* completion) override;
     ucs_status_t pending_add(Pending* pending) override;
     void pending_remove(Pending* pending) override { interface_.pending().remove(*this, *pending); }

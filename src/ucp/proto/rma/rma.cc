@@ -93,6 +93,26 @@ bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t
                                   : put_watched(endpoint, buffer, length, address, remote);
 }
 
+// The same of a get: this processor copies what is short while the call lasts.
+bool get_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                 const RemoteMemory& remote) {
+    if (!endpoint.one_sided_ready() || endpoint.may_be_on_device(buffer)) return false;
+    const Lane lane = endpoint.one_sided_lane();
+    if ((lane.attributes.capabilities & uct::kCopies) == 0 ||
+        length > lane.attributes.get.max_bcopy)
+        return false;
+    const uct::RemoteKey key = remote.find(lane.domains);
+    if (key == uct::kInvalidRemoteKey) return false;
+    const select::Protocol protocol =
+        endpoint.protocols(lane).find(select::Operation::kGet, select::BufferClass::kContiguous,
+                                      select::RemoteClass::kHost, length);
+    if (protocol != select::Protocol::kCopy ||
+        lane.endpoint.get_bcopy(unpack_get, buffer, length, address, key, nullptr) != UCS_OK)
+        return false;
+    endpoint.touch_if_unlocked(length);
+    return true;
+}
+
 }  // namespace
 
 ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
@@ -375,17 +395,16 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
     return UCS_INPROGRESS;
 }
 
-namespace {
-
 // There is nothing to do, or the shortest way does it.
 template <Direction kDirection>
-bool is_done_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
-                     const RemoteMemory& remote) {
-    return length == 0 || (kDirection == Direction::kPut &&
-                           put_at_once(endpoint, buffer, length, address, remote));
+bool OneSided::is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                               const RemoteMemory& remote) {
+    if (length == 0) return true;
+    if (kDirection == Direction::kPut)
+        return put_at_once(endpoint, buffer, length, address, remote);
+    return may_end_at_once() &&
+           ended_at_once(get_at_once(endpoint, buffer, length, address, remote));
 }
-
-}  // namespace
 
 template <Direction kDirection>
 ucs_status_ptr_t OneSided::transfer(Endpoint& endpoint, void* buffer, size_t length,

@@ -123,6 +123,15 @@ class OneSided {
     static constexpr uint32_t kTurn = 64;
 
     bool is_turn() { return ++operations_ % kTurn == 0; }
+    // The same for those that need no request: the next one is not to end later.
+    bool may_end_at_once() const { return (operations_ + 1) % kTurn != 0; }
+    bool ended_at_once(bool is_done) {
+        operations_ += is_done ? 1 : 0;
+        return is_done;
+    }
+    template <bulk::Direction kDirection>
+    bool is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                         const RemoteMemory& remote);
     ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params);
     ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation);
 
