@@ -143,16 +143,26 @@ MUTANTS = {
         ("select_test",), "CostFile.*"),
     "a flush of a worker waits for strangers": (
         "src/ucp/worker/worker.cc",
-        {"        if (!endpoint.is_users() && !endpoint.is_lent() && !endpoint.is_being_closed()) return;\n": ""},
+        {"(endpoint.is_users() || endpoint.is_lent() || endpoint.is_being_closed()) &&\n           ": ""},
         ("test/system/soft_fabric_test",), "*WorkerFlush.*"),
     "a flush of a worker forgets what was lent": (
         "src/ucp/worker/worker.cc",
-        {"!endpoint.is_users() && !endpoint.is_lent()": "!endpoint.is_users()"},
+        {"endpoint.is_users() || endpoint.is_lent()": "endpoint.is_users()"},
         ("ucp_test",), "*WorkerFlush.*"),
     "a flush of a worker forgets what is being closed": (
         "src/ucp/worker/worker.cc",
-        {"is_lent() && !endpoint.is_being_closed()": "is_lent()"},
+        {"is_lent() || endpoint.is_being_closed()": "is_lent()"},
         ("ucp_test",), "*WorkerFlush.*"),
+    "a flush does not wait for copies within the host": (
+        "src/uct/self/self_interface.h",
+        {"bool is_flushed() const override { return !has_copies(); }":
+         "bool is_flushed() const override { return true; }"},
+        ("ucp_proto_test",), "Loopback.*"),
+    "a flush does not wait for answers": (
+        "src/ucp/endpoint/endpoint.cc",
+        {"if (has_backlog_ || is_failed() || has_remote_operations()) return false;":
+         "if (has_backlog_ || is_failed()) return false;"},
+        ("ucp_test", "ucp_proto_test", "uct_test", "test/system/soft_fabric_test"), "*Flush*:*Message*:*Stream*"),
     "a flush rides on a chain and forgets what came after": (
         "src/uct/tcp/association/association_operations.cc",
         {"        chain->covered[connection.index()] != connection.one_sided) {": "        false) {"},

@@ -311,40 +311,52 @@ TEST(OneSidedErrors, DeadPeerEndsEmulatedOperations) {
     EXPECT_LT(cluster.wait(operation), 0);
 }
 
+// A worker of a process alone, with an endpoint to itself and a key to its own memory.
+class Loopback : public testing::Test {
+  protected:
+    void map(void* address, size_t length) {
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address = address;
+        params.length = length;
+        ASSERT_EQ(ucp_mem_map(wrap(&node_.context()), &params, &memory_), UCS_OK);
+        void* packed = nullptr;
+        size_t size = 0;
+        ASSERT_EQ(ucp_rkey_pack(wrap(&node_.context()), memory_, &packed, &size), UCS_OK);
+        ASSERT_EQ(ucp_ep_rkey_unpack(self_, packed, &key_), UCS_OK);
+        ucp_rkey_buffer_release(packed);
+    }
+    void TearDown() override {
+        ucp_rkey_destroy(key_);
+        EXPECT_EQ(ucp_mem_unmap(wrap(&node_.context()), memory_), UCS_OK);
+    }
+
+    const ucs::VirtualClock clock_;
+    Node node_{Settings{}, uct::self::component(), clock_, 5};
+    const ucp_ep_h self_ = node_.connect(node_);
+    ucp_mem_h memory_ = nullptr;
+    ucp_rkey_h key_ = nullptr;
+};
+
 // A program that waits for a word by getting it, and is the one that its peers wait for.
-TEST(OneSidedOperations, ThatAreDoneAtOnceComeToProgressNowAndThen) {
-    const ucs::VirtualClock clock;
-    Settings settings;
-    Node node(settings, uct::self::component(), clock, 5);
-    const ucp_ep_h self = node.connect(node);
+TEST_F(Loopback, WhatIsDoneAtOnceComesToProgressNowAndThen) {
     alignas(8) uint64_t word = 42;
-    ucp_mem_map_params_t params{};
-    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-    params.address = &word;
-    params.length = sizeof(word);
-    ucp_mem_h memory = nullptr;
-    ASSERT_EQ(ucp_mem_map(wrap(&node.context()), &params, &memory), UCS_OK);
-    void* packed = nullptr;
-    size_t size = 0;
-    ASSERT_EQ(ucp_rkey_pack(wrap(&node.context()), memory, &packed, &size), UCS_OK);
-    ucp_rkey_h key = nullptr;
-    ASSERT_EQ(ucp_ep_rkey_unpack(self, packed, &key), UCS_OK);
-    ucp_rkey_buffer_release(packed);
+    ASSERT_NO_FATAL_FAILURE(map(&word, sizeof(word)));
     int at_once = 0, later = 0;
     for (int i = 0; i < 640; ++i) {
         uint64_t found = 0;
         const ucp_request_param_t none{};
         const ucs_status_ptr_t operation =
             i % 2 == 0
-                ? ucp_get_nbx(self, &found, sizeof(found), address_of(&word), key, &none)
-                : ucp_atomic_fetch_nb(self, UCP_ATOMIC_FETCH_OP_FADD, 0, &found, sizeof(found),
-                                      address_of(&word), key, [](void*, ucs_status_t) {});
+                ? ucp_get_nbx(self_, &found, sizeof(found), address_of(&word), key_, &none)
+                : ucp_atomic_fetch_nb(self_, UCP_ATOMIC_FETCH_OP_FADD, 0, &found, sizeof(found),
+                                      address_of(&word), key_, [](void*, ucs_status_t) {});
         if (!UCS_PTR_IS_PTR(operation)) {
             ++at_once;
         } else {
             ++later;
             EXPECT_EQ(ucp_request_check_status(operation), UCS_INPROGRESS);
-            ucp_worker_progress(node.handle());
+            ucp_worker_progress(node_.handle());
             EXPECT_EQ(ucp_request_check_status(operation), UCS_OK);
             ucp_request_free(operation);
         }
@@ -352,8 +364,40 @@ TEST(OneSidedOperations, ThatAreDoneAtOnceComeToProgressNowAndThen) {
     }
     EXPECT_EQ(later, 10);
     EXPECT_EQ(at_once, 630);
-    ucp_rkey_destroy(key);
-    EXPECT_EQ(ucp_mem_unmap(wrap(&node.context()), memory), UCS_OK);
+}
+
+TEST_F(Loopback, AFlushWaitsForWhatIsUnderWayAndForNothingElse) {
+    Bytes memory(64 << 20), local(64 << 20);
+    ASSERT_NO_FATAL_FAILURE(map(memory.data(), memory.size()));
+    const ucp_request_param_t none{};
+    const Endpoint& endpoint = unwrap(self_);
+    EXPECT_TRUE(endpoint.is_flushed());
+    EXPECT_EQ(ucp_worker_flush_nbx(node_.handle(), &none), nullptr);
+    EXPECT_EQ(ucp_ep_flush_nbx(self_, &none), nullptr);
+
+    const ucs_status_ptr_t get =
+        ucp_get_nbx(self_, local.data(), local.size(), address_of(memory.data()), key_, &none);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(get)) << "longer than a turn";
+    EXPECT_FALSE(endpoint.is_flushed());
+    const ucs_status_ptr_t of_endpoint = ucp_ep_flush_nbx(self_, &none);
+    const ucs_status_ptr_t of_worker = ucp_worker_flush_nbx(node_.handle(), &none);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(of_endpoint));
+    ASSERT_TRUE(UCS_PTR_IS_PTR(of_worker));
+    while (ucp_request_check_status(of_worker) == UCS_INPROGRESS ||
+           ucp_request_check_status(of_endpoint) == UCS_INPROGRESS) {
+        ucp_worker_progress(node_.handle());
+    }
+    EXPECT_EQ(ucp_request_check_status(get), UCS_OK);
+    EXPECT_TRUE(endpoint.is_flushed());
+    for (const ucs_status_ptr_t request : {get, of_endpoint, of_worker}) ucp_request_free(request);
+
+    ucp_request_param_t later{};
+    later.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    const ucs_status_ptr_t asked_for = ucp_ep_flush_nbx(self_, &later);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(asked_for)) << "a request also of what is done";
+    while (ucp_request_check_status(asked_for) == UCS_INPROGRESS)
+        ucp_worker_progress(node_.handle());
+    ucp_request_free(asked_for);
 }
 
 }  // namespace
