@@ -29,9 +29,11 @@ ucs_status_ptr_t send_counted(Endpoint& endpoint, const void* buffer, size_t cou
 // A message that must not go the short way now or, as several threads use the worker, not without
 // the lock.
 [[gnu::noinline]] ucs_status_ptr_t send_locked(Endpoint& endpoint, const void* buffer, size_t count,
-                                               size_t length, ucp_tag_t tag,
+                                               ucp_tag_t tag,
                                                const ucp_request_param_t* param) try {
     GateLock lock(endpoint.gate());
+    const OpParams params(param);
+    const size_t length = known_length(params.datatype(), buffer, count);
     if (!endpoint.fits_short_locked(length)) {
         endpoint.count_send(length);
     } else if (endpoint.pass_gate(buffer, length, Gate::kAnyTracker)) {
@@ -39,7 +41,7 @@ ucs_status_ptr_t send_counted(Endpoint& endpoint, const void* buffer, size_t cou
         if (status != UCS_ERR_NO_RESOURCE) [[likely]]
             return UCS_STATUS_PTR(status);
     }
-    return send_counted(endpoint, buffer, count, tag, TagMode::kNormal, OpParams(param));
+    return send_counted(endpoint, buffer, count, tag, TagMode::kNormal, params);
 } catch (const std::bad_alloc&) {
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
@@ -72,7 +74,7 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
         length = count * contig_element_size(param->datatype);
     }
     if (!endpoint.fits_short(length)) [[unlikely]]
-        return send_locked(endpoint, buffer, count, length, tag, param);
+        return send_locked(endpoint, buffer, count, tag, param);
     if (endpoint.pass_gate(buffer, length, Gate::kTracker)) [[likely]] {
         const ucs_status_t status = endpoint.post_short(AmId::kTagShort, tag, buffer, length);
         if (status != UCS_ERR_NO_RESOURCE) [[likely]]
