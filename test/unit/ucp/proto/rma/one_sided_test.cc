@@ -179,6 +179,7 @@ TEST_P(OneSided, OlderCallsAndFourMebibytes) {
               UCS_OK);
     EXPECT_TRUE(result == source);
     EXPECT_EQ(calls, 2);
+    counter = nullptr;
 }
 
 TEST_P(OneSided, AnonymousKeysReachWhatWasPublished) {
@@ -398,6 +399,24 @@ TEST_F(Loopback, AFlushWaitsForWhatIsUnderWayAndForNothingElse) {
     while (ucp_request_check_status(asked_for) == UCS_INPROGRESS)
         ucp_worker_progress(node_.handle());
     ucp_request_free(asked_for);
+}
+
+TEST_F(Loopback, AFlushWaitsForWhatThePeerHasToAnswer) {
+    uint64_t word = 0;
+    ASSERT_NO_FATAL_FAILURE(map(&word, sizeof(word)));
+    Endpoint& endpoint = unwrap(self_);
+    const uint32_t operation = endpoint.remote_operation_started();
+    EXPECT_FALSE(endpoint.is_flushed());
+    const ucp_request_param_t none{};
+    const ucs_status_ptr_t flush = ucp_worker_flush_nbx(node_.handle(), &none);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
+    for (int i = 0; i < 10; ++i) ucp_worker_progress(node_.handle());
+    EXPECT_EQ(ucp_request_check_status(flush), UCS_INPROGRESS);
+    endpoint.remote_operation_finished(operation);
+    ucp_worker_progress(node_.handle());
+    EXPECT_EQ(ucp_request_check_status(flush), UCS_OK);
+    ucp_request_free(flush);
+    EXPECT_TRUE(endpoint.is_flushed());
 }
 
 }  // namespace
