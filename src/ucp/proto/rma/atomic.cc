@@ -223,8 +223,8 @@ ucs_status_ptr_t OneSided::atomic(Endpoint& endpoint, const AtomicArguments& arg
     if (status == UCS_OK) status = check_target(remote);
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL) && may_end_at_once() &&
-        ended_at_once(atomic_at_once(endpoint, arguments, address, remote)))
+    if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL) &&
+        ends_at_once([&] { return atomic_at_once(endpoint, arguments, address, remote); }))
         return nullptr;
     Request* request = requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -238,7 +238,7 @@ ucs_status_t OneSided::atomic_implicit(Endpoint& endpoint, const AtomicArguments
     if (status == UCS_OK) status = check_target(remote);
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return status;
-    if (may_end_at_once() && ended_at_once(atomic_at_once(endpoint, arguments, address, remote)))
+    if (ends_at_once([&] { return atomic_at_once(endpoint, arguments, address, remote); }))
         return UCS_OK;
     Request* request = requests.allocate();
     if (request == nullptr) return UCS_ERR_NO_MEMORY;

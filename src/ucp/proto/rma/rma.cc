@@ -402,8 +402,7 @@ bool OneSided::is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, 
     if (length == 0) return true;
     if (kDirection == Direction::kPut)
         return put_at_once(endpoint, buffer, length, address, remote);
-    return may_end_at_once() &&
-           ended_at_once(get_at_once(endpoint, buffer, length, address, remote));
+    return ends_at_once([&] { return get_at_once(endpoint, buffer, length, address, remote); });
 }
 
 template <Direction kDirection>

@@ -123,11 +123,13 @@ class OneSided {
     static constexpr uint32_t kTurn = 64;
 
     bool is_turn() { return ++operations_ % kTurn == 0; }
-    // The same for those that need no request: the next one is not to end later.
-    bool may_end_at_once() const { return (operations_ + 1) % kTurn != 0; }
-    bool ended_at_once(bool is_done) {
-        operations_ += is_done ? 1 : 0;
-        return is_done;
+    // The same for one that needs no request: counted if it is done, not tried if it has to end
+    // later. @param attempt  () -> bool
+    template <typename Attempt>
+    bool ends_at_once(Attempt attempt) {
+        if ((operations_ + 1) % kTurn == 0 || !attempt()) return false;
+        ++operations_;
+        return true;
     }
     template <bulk::Direction kDirection>
     bool is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,

@@ -127,8 +127,7 @@ void Association::release_unasked(OutputList& dropped) {
             const std::byte* fixed = data + position + sizeof(frame);
             const uint64_t head = sizeof(frame) + wire::shape_of(frame.type).fixed;
             // Cut short for lack of memory: the connection is about to end, and all with it.
-            const bool is_frame = frame.mark == wire::kMark || frame.mark == wire::kBurstMark;
-            if (!is_frame || item.length - position < head) return;
+            if (!frame.is_marked() || item.length - position < head) return;
             uint32_t name = wire::kNoOperation;
             if (frame.type == wire::FrameType::kGet) name = read_as<wire::Get>(fixed).operation;
             if (frame.type == wire::FrameType::kAtomic) {

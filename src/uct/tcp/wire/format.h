@@ -147,16 +147,21 @@ enum class FrameType : uint8_t {
 };
 inline constexpr auto kLastFrameType = FrameType::kHere;
 
+inline constexpr uint16_t kMark = 0x6c77;
+// Of a message behind which the sender's kernel may keep others until it is acknowledged.
+inline constexpr uint16_t kBurstMark = kMark | 0x8000;
+
 struct FrameHeader {
     uint32_t length;  // of fixed header and payload, without the zeros at the end
     FrameType type;
     uint8_t id;
-    uint16_t mark;  // kMark or kBurstMark, so that a reader that lost its place notices
+    uint16_t mark;  // so that a reader that lost its place notices
+
+    constexpr bool is_marked() const {
+        return mark == kMark || (mark == kBurstMark && type == FrameType::kMessage);
+    }
 };
 static_assert(sizeof(FrameHeader) == 8);
-inline constexpr uint16_t kMark = 0x6c77;
-// Of a message behind which the sender's kernel may keep others until it is acknowledged.
-inline constexpr uint16_t kBurstMark = kMark | 0x8000;
 
 struct Put {
     uint64_t address;
@@ -261,9 +266,8 @@ inline constexpr uint32_t kMaxPayload = 1u << 30;
 
 // Is this the header of a frame that a peer may send?
 constexpr bool is_sound(const FrameHeader& frame, size_t max_message) {
-    const bool is_marked =
-        frame.mark == kMark || (frame.mark == kBurstMark && frame.type == FrameType::kMessage);
-    if (!is_marked || frame.type < FrameType::kMessage || frame.type > kLastFrameType) return false;
+    if (!frame.is_marked() || frame.type < FrameType::kMessage || frame.type > kLastFrameType)
+        return false;
     const Shape shape = shape_of(frame.type);
     if (!shape.payload) return frame.length == shape.fixed && frame.id == 0;
     if (frame.type == FrameType::kMessage) return frame.length <= max_message;
