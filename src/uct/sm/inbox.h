@@ -197,9 +197,12 @@ class Inbox {
                                             Deliver&& deliver) {
         if (length > layout_.buffer_size) return;
         if (layout_.senders == 0) {
+            if ((word & control::kFromStart) != 0) area_.begin_anew();
             deliver(control::id(word), buffers_ + area_.next(), length, nullptr, sender);
             area_.advance(length);
-            if (area_.is_due(area_told_)) {
+            const uint64_t next =
+                slots_[(next_ + 1) & mask_].control.load(std::memory_order_relaxed);
+            if (area_.is_due(area_told_, !control::is_message(next, next_ + 1))) {
                 area_told_ = area_.count;
                 header_->buffer_tail.store(area_told_, std::memory_order_release);
             }

@@ -106,19 +106,18 @@ class Outbox {
     static void send_for_later(const Slot& written) { prefetch_to_write(&written + kAhead); }
     // Many senders: of the long message. Null if what the receiver wrote makes no sense.
     std::byte* reserved_buffer() const { return reserved_buffer_; }
-    // The place of the next long message, if nobody else's comes before it, is sent for.
+    // The place of the next long message, if nobody else's comes before it, is sent for, if that is
+    // a few lines: by the time of a longer one others may have written there.
     void send_for_next(uint64_t number, size_t length) {
-        if (std::byte* const next = buffer(number + 1); next != nullptr)
-            send_for_later(next, length);
-    }
-    // A message of a few lines is written; one like it is likely to follow there: its first lines,
-    // which the receiver has read in the lap before, are sent for. With many lines that is in vain:
-    // all are on their way while the first are written.
-    static void send_for_later(const std::byte* place, size_t length) {
         constexpr size_t kFew = 18 * kLine, kFirst = 8 * kLine;
-        if (length > kFew) return;
-        for (size_t offset = 0; offset < std::min(length, kFirst); offset += kLine)
-            prefetch_to_write(place + offset);
+        std::byte* const next = length <= kFew ? buffer(number + 1) : nullptr;
+        if (next != nullptr) send_for_later(next, std::min(length, kFirst));
+    }
+    // A message of that length is written, and one like it is likely to follow there: its lines,
+    // which the receiver has read in the lap before, are sent for. Lines that this processor's
+    // first cache still has, but may not write, do not have its prefetcher do that.
+    static void send_for_later(const std::byte* place, size_t length) {
+        for (size_t offset = 0; offset < length; offset += kLine) prefetch_to_write(place + offset);
     }
     // @return false: it could not be
     bool wake();

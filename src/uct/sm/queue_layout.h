@@ -63,6 +63,7 @@ namespace control {
 
 inline constexpr uint64_t kInBuffer = 1u << 31;
 inline constexpr uint64_t kAnnouncement = 1u << 30;  // no message: who its sender is
+inline constexpr uint64_t kFromStart = 1u << 29;  // ring, in a buffer: Area::begin_anew() before it
 inline constexpr unsigned kIdShift = 24;
 inline constexpr uint64_t kIdMask = 0x1f;
 inline constexpr uint64_t kLengthMask = 0xffffff;
@@ -121,7 +122,7 @@ struct alignas(kLine) SenderRecord {
 
 struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
-    static constexpr uint32_t kVersion = 6;
+    static constexpr uint32_t kVersion = 7;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  // in `head`: the receiver sleeps
     static constexpr uint32_t kClosing = 1;                // what was sent before is still read
     static constexpr uint32_t kGone = 2;  // nothing is read any more; `tail` is exact
@@ -191,7 +192,9 @@ struct QueueLayout {
 
 // Where the long messages of one sender lie. Each begins where there is room for the longest piece,
 // so it can be written before its length is known; where that is follows from the lengths before
-// it, which both sides count alike.
+// it, which both sides count alike. A sender that finds all consumed begins anew at the start, and
+// says so: what is used again soon stays in caches and page tables, and a pair that exchanges a few
+// messages at a time touches an eighth of the memory or little more, however many they come to be.
 struct Area {
     static constexpr uint32_t kFewestPieces = 4;
 
@@ -204,10 +207,7 @@ struct Area {
 
     // The place of the next message.
     size_t next() {
-        if (offset + piece > size) {
-            count += size - offset;
-            offset = 0;
-        }
+        if (offset + piece > size) begin_anew();
         return offset;
     }
     void advance(size_t length) {
@@ -215,13 +215,22 @@ struct Area {
         offset += lines;
         count += lines;
     }
-    // SenderRecord: may the next message be written?
+    // What is left of it does not serve.
+    void begin_anew() {
+        count += size - offset;
+        offset = 0;
+    }
+    // Sender: may the next message be written?
     bool has_room(uint64_t tail) {
         next();
         return count + piece - tail <= size;
     }
-    // Receiver: is it time to tell the sender?
-    bool is_due(uint64_t told) const { return count - told >= size / 8; }
+    // Sender: is it worth a look whether all is consumed?
+    bool is_far() const { return offset >= size / 8; }
+    // Receiver: is it time to tell the sender? `is_last`: nothing else has come yet.
+    bool is_due(uint64_t told, bool is_last) const {
+        return count - told >= size / (is_last ? 16 : 8);
+    }
 };
 
 }  // namespace uct::sm

@@ -210,8 +210,22 @@ ucs_status_t RingEndpoint::make_room(bool for_long) {
     if (limit - next_ - 1 >= outbox_->slots()) return UCS_ERR_NO_RESOURCE;
     limit_ = limit;
     if (!for_long) return UCS_OK;
-    area_tail_ = outbox_->area_tail();
+    look_at_area();
     return area_.has_room(area_tail_) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+// What was left out by beginning anew is as good as consumed, before the receiver knows of it.
+void RingEndpoint::look_at_area() {
+    const uint64_t told = outbox_->area_tail();
+    if (static_cast<int64_t>(told - area_tail_) > 0) area_tail_ = told;
+}
+
+void RingEndpoint::try_begin_anew() {
+    look_at_area();
+    if (area_tail_ != area_.count) return;
+    area_.begin_anew();
+    area_tail_ = area_.count;
+    from_start_ = control::kFromStart;
 }
 
 ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
@@ -250,11 +264,14 @@ ssize_t RingEndpoint::send(uint8_t id, Write write) {
         const ucs_status_t status = make_room(true);
         if (status != UCS_OK) return status;
     }
+    if (area_.is_far()) try_begin_anew();
     const size_t length = write(outbox_->area_at(area_.next()));
     interface_.spend(length);
     area_.advance(length);
     Slot& slot = outbox_->slot(next_);
-    publish(*outbox_, slot, next_, control::word(next_, id, length, control::kInBuffer));
+    publish(*outbox_, slot, next_,
+            control::word(next_, id, length, control::kInBuffer | from_start_));
+    from_start_ = 0;
     Outbox::send_for_later(slot);
     Outbox::send_for_later(outbox_->area_at(area_.next()), length);
     return static_cast<ssize_t>(length);

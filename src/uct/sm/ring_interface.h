@@ -85,6 +85,9 @@ class RingEndpoint final : public SmEndpoint {
     bool has_lost() const override { return outbox_->has_lost(next_); }
     // Look again how far the receiver is. @return UCS_ERR_NO_RESOURCE, or why nothing is sent
     ucs_status_t make_room(bool for_long);
+    void look_at_area();
+    // If all long messages are consumed, the next one lies at the start of the area.
+    [[gnu::noinline]] void try_begin_anew();
     [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,
                                                  uint32_t length);
     template <typename Write>
@@ -104,6 +107,7 @@ class RingEndpoint final : public SmEndpoint {
         next_;         // up to here, exclusive, there is room; next_ while nothing may be sent
     Area area_{0, 0};  // of long messages
     uint64_t area_tail_ = 0;
+    uint64_t from_start_ = 0;  // kFromStart if the next long message shall say so
     RingInterface& ring_interface_;
     RingInbox& inbox_;
 };

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
 #include <map>
+#include <set>
+#include <stdexcept>
 
 #include "uct/base/copy_queue.h"
 #include "unit/uct/world.h"
@@ -102,6 +105,72 @@ TEST(SmRings, AQueueThatGoesIsAwaitedNoMore) {
     world.destroy(world.other_end(second));
     world.progress_some(100);
     EXPECT_FALSE(receiver.interest().is_met());
+}
+
+// Sends a message of `length` bytes that all are `fill`. @return where it lies; null: no room
+std::byte* send_filled(Endpoint& endpoint, size_t length, char fill) {
+    struct Message {
+        size_t length;
+        char fill;
+        std::byte* place;
+    } message{length, fill, nullptr};
+    const ssize_t sent = endpoint.am_bcopy(
+        1,
+        [](void* destination, void* arg) {
+            auto& wanted = *static_cast<Message*>(arg);
+            if (wanted.fill == 0) throw std::runtime_error("cannot be packed");
+            wanted.place = static_cast<std::byte*>(destination);
+            std::memset(destination, wanted.fill, wanted.length);
+            return wanted.length;
+        },
+        &message);
+    return sent < 0 ? nullptr : message.place;
+}
+
+TEST(SmRings, WhoIsReadAtOnceWritesToTheSameMemoryAgain) {
+    World world({"sm_ring", "sm_ring"}, 2);
+    Endpoint& endpoint = world.connect(1, 0);
+    Peer& receiver = world.peer(0);
+    const size_t longest = receiver.interface->attributes().am.max_bcopy;
+    for (const size_t length : {size_t{200}, size_t{1000}, longest}) {
+        std::set<std::byte*> places;
+        for (int i = 0; i < 1000; ++i) {
+            std::byte* const place = send_filled(endpoint, length, static_cast<char>('a' + i % 26));
+            ASSERT_NE(place, nullptr);
+            places.insert(place);
+            receiver.received.clear();
+            world.until([&] { return !receiver.received.empty(); });
+            ASSERT_EQ(receiver.received[0].data,
+                      std::string(length, static_cast<char>('a' + i % 26)));
+        }
+        EXPECT_LE(static_cast<size_t>(*places.rbegin() - *places.begin()), 7 * longest) << length;
+    }
+}
+
+// However much room a sender had left when it began anew, and though a message that should tell so
+// could not be written.
+TEST(SmRings, WhoIsNotReadHasAllOfTheMemory) {
+    for (unsigned before = 0; before < 8; ++before) {
+        World world({"sm_ring", "sm_ring"}, 2);
+        Endpoint& endpoint = world.connect(1, 0);
+        Peer& receiver = world.peer(0);
+        const size_t length = receiver.interface->attributes().am.max_bcopy;
+        for (unsigned i = 0; i < before; ++i) {
+            ASSERT_NE(send_filled(endpoint, length, 'x'), nullptr);
+            world.until([&] { return receiver.received.size() == i + 1; });
+        }
+        EXPECT_THROW(send_filled(endpoint, length, 0), std::runtime_error);
+        receiver.received.clear();
+        receiver.runs = false;
+        std::string fills;
+        while (send_filled(endpoint, length, static_cast<char>('a' + fills.size())) != nullptr)
+            fills += static_cast<char>('a' + fills.size());
+        EXPECT_GE(fills.size(), 30u) << before;
+        receiver.runs = true;
+        world.until([&] { return receiver.received.size() == fills.size(); });
+        for (size_t i = 0; i < fills.size(); ++i)
+            ASSERT_EQ(receiver.received[i].data, std::string(length, fills[i])) << before;
+    }
 }
 
 }  // namespace
