@@ -79,10 +79,10 @@ class Program:
     answers: str = ""            # expression of what must be the same as over the system's UCX
 
 
-HOT = {"UCX_MAX_PRIORITY_EPS": "1", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "20ms",
+HOT = {"UCX_MAX_PRIORITY_EPS": "1", "UCX_MAX_HOST_LANES": "1", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "20ms",
        "UCX_DYNAMIC_TL_MIN_RESIDENCE": "20ms"}
 BUSY = {"UCX_DYNAMIC_TL_SWITCH_INTERVAL": "2ms", "UCX_DYNAMIC_TL_MIN_RESIDENCE": "0",
-        "UCX_DYNAMIC_TL_MIN_SCORE": "1", "UCX_MAX_PRIORITY_EPS": "1"}
+        "UCX_DYNAMIC_TL_MIN_SCORE": "1", "UCX_MAX_PRIORITY_EPS": "1", "UCX_MAX_HOST_LANES": "1"}
 STRANGERS = {"UCX_TCP_PORT_RANGE": "21000-21999", "UCX_TCP_HELLO_TIMEOUT": "500ms"}
 NO_SPAWN = {"mpich": "MPI_Comm_spawn fails in Debian's MPICH over its own UCX as well"}
 

@@ -225,7 +225,7 @@ typedef struct ucpx_worker_attr {
     uint64_t field_mask; /**< which to fill; bits of ucpx_worker_attr_field */
     uint64_t uid;        /**< of the worker, as peers see it */
 
-    unsigned cap;            /**< dedicated lanes allowed at a time; 0: switching is off */
+    unsigned cap;            /**< lanes allowed, over adapters and within the host; 0: off */
     unsigned dedicated;      /**< held now, those coming up and going down included */
     unsigned dedicated_peak; /**< most ever held at a time: never above cap */
     unsigned established;    /**< in full use now */
@@ -249,7 +249,7 @@ typedef struct ucpx_worker_attr {
     uint64_t tracker_samples; /**< operations counted in them */
     uint64_t tracker_memory;  /**< bytes; does not depend on the number of endpoints */
 
-    uint64_t admission_score; /**< what a link must reach to be given a free slot */
+    uint64_t admission_score; /**< what a link needs for a free slot, over adapters */
     ucpx_links_t links;       /**< all that the worker keeps book of */
 
     uint64_t lanes_reused; /**< promotions that took a kept lane back instead of making one */

@@ -119,7 +119,7 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
     const auto wants = wanted_of(attr);
     if (wants(UCPX_WORKER_ATTR_FIELD_UID)) attr->uid = worker.uuid();
     if (wants(UCPX_WORKER_ATTR_FIELD_SLOTS)) {
-        attr->cap = negotiator.config().cap;
+        attr->cap = negotiator.config().cap + negotiator.config().host_cap;
         attr->dedicated = negotiator.held();
         attr->dedicated_peak = driver.peak_held();
         attr->established = static_cast<unsigned>(std::count_if(
@@ -161,7 +161,8 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
                          ? INT64_MAX
                          : std::max<int64_t>((deadline - worker.now()).count(), 0);
     }
-    if (wants(UCPX_WORKER_ATTR_FIELD_ADMISSION)) attr->admission_score = negotiator.admission();
+    if (wants(UCPX_WORKER_ATTR_FIELD_ADMISSION))
+        attr->admission_score = negotiator.admission(lanes::Pool::kDevice);
     if (wants(UCPX_WORKER_ATTR_FIELD_LINKS)) {
         if (attr->links.entry_size == 0) return UCS_ERR_INVALID_PARAM;
         std::vector<const lanes::Link*> links;

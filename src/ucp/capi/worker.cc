@@ -128,7 +128,7 @@ void print_info(Worker& worker, FILE* stream) {
     }
     const lanes::Negotiator& negotiator = worker.lanes().negotiator();
     fprintf(stream, "#     dedicated lanes: %" PRIu32 " of %" PRIu32 "\n#\n", negotiator.held(),
-            negotiator.config().cap);
+            negotiator.config().cap + negotiator.config().host_cap);
 }
 
 }  // namespace

@@ -120,7 +120,12 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                     "One of so many progress calls looks at the clock.",
                                     {.least = "1"}),
     field<&Config::max_priority_endpoints>("MAX_PRIORITY_EPS", "20",
-                                           "Dedicated lanes that a worker holds at most; 0: none."),
+                                           "Dedicated lanes that a worker holds at most, those "
+                                           "within the host apart; 0: none at all."),
+    field<&Config::max_host_lanes>(
+        "MAX_HOST_LANES", "64",
+        "Dedicated lanes within the host that a worker holds at most: "
+        "each takes some 60 KiB of memory, and 0.3 MiB if it is filled."),
     field<&Config::hysteresis_margin>("DYNAMIC_TL_MARGIN", "0.2",
                                       "By which part a challenger must beat the holder of a "
                                       "dedicated lane.",

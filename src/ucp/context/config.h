@@ -86,6 +86,7 @@ struct Config {
     ucs::Duration switch_interval{};
     unsigned progress_factor = 0;
     unsigned max_priority_endpoints = 0;
+    unsigned max_host_lanes = 0;
     double hysteresis_margin = 0;
     double confidence = 0;
     ucs::Duration min_residence{};

@@ -51,25 +51,25 @@ void Negotiator::demote(Ranking::Member& incumbent) {
 
 // --- requests of the peer
 
-// The link that this end has asked for, or null. There is one at most.
-Link* Negotiator::outstanding() {
-    return static_cast<Link*>(scoreboard_.ranking().reserving());
+// The link that this end has asked for, or null. There is one of a pool at most.
+Link* Negotiator::outstanding(Pool pool) {
+    return static_cast<Link*>(scoreboard_.ranking(pool).reserving());
 }
 
 // With an own request out, an answer may give away the slot that it was made on: it does so only if
 // the one asked takes too long.
-bool Negotiator::can_answer() {
-    const Link* own = outstanding();
-    return own == nullptr || own->is_overdue() || scoreboard_.ranking().free_places() > 0;
+bool Negotiator::can_answer(Pool pool) {
+    const Link* own = outstanding(pool);
+    return own == nullptr || own->is_overdue() || scoreboard_.ranking(pool).free_places() > 0;
 }
 
 // An own request that is not answered stands back for another one that could be made. @return true
 // if it does
-bool Negotiator::yields_request() {
-    Link& own = *outstanding();
+bool Negotiator::yields_request(Pool pool) {
+    Link& own = *outstanding(pool);
     if (!own.is_overdue()) return false;
-    Ranking& ranking = scoreboard_.ranking();
-    const bool is_full = ranking.taken() >= state_.config.cap;
+    Ranking& ranking = scoreboard_.ranking(pool);
+    const bool is_full = ranking.taken() >= state_.config.cap_of(pool);
     Ranking::Member* victim = is_full ? ranking.worst_incumbent() : nullptr;
     if (is_full && victim == nullptr) return false;
     const Rank floor = ranking.floor_of(victim);
@@ -90,8 +90,8 @@ bool Negotiator::is_asleep(const Link& link) const {
 
 // The worst incumbent. But the peer of one who sleeps cannot agree to its end, so one of about the
 // same rank whose peer is awake goes before it; not a better one, which would take the slot again.
-Ranking::Member* Negotiator::victim_for(const Rank& challenger) {
-    Ranking& ranking = scoreboard_.ranking();
+Ranking::Member* Negotiator::victim_for(Pool pool, const Rank& challenger) {
+    Ranking& ranking = scoreboard_.ranking(pool);
     Ranking::Member* worst = ranking.worst_incumbent();
     if (worst == nullptr || !is_asleep(static_cast<Link&>(*worst))) return worst;
     const Rank highest = ranking.floor_of(worst);
@@ -159,18 +159,18 @@ void Negotiator::decide(Link& link, const Link::Deferred& asked) {
         return;
     }
     scoreboard_.advertise(link);
-    Ranking& ranking = scoreboard_.ranking();
-    Link* own = outstanding();
+    Ranking& ranking = scoreboard_.ranking(link.pool);
+    Link* own = outstanding(link.pool);
     if (own != nullptr && !own->is_overdue()) own = nullptr;
-    const bool is_full =
-        own != nullptr ? ranking.taken() >= state_.config.cap : ranking.free_places() == 0;
+    const bool is_full = own != nullptr ? ranking.taken() >= state_.config.cap_of(link.pool)
+                                        : ranking.free_places() == 0;
     const Rank floor = ranking.floor_of(is_full ? ranking.worst_holder() : nullptr);
     if (link.rank() <= floor || link.rank() <= asked.floor) {
         deny(link, asked.epoch, DenyReason::kOutranked, floor);
         return;
     }
     // It beats the worst link, but that one may not go yet; or it is the own request that books.
-    Ranking::Member* victim = is_full ? victim_for(link.rank()) : nullptr;
+    Ranking::Member* victim = is_full ? victim_for(link.pool, link.rank()) : nullptr;
     if (is_full && (victim == nullptr || link.rank() <= ranking.floor_of(victim))) {
         deny(link, asked.epoch, DenyReason::kBusy, {});
         return;
@@ -191,29 +191,41 @@ void Negotiator::decide(Link& link, const Link::Deferred& asked) {
     rounds_.commit(link, kept, Reason::kAsked);
 }
 
+// One whose last lane is just going waits for that.
+Link* Negotiator::best_deferred(Pool pool) {
+    const auto is_worse = [](const Link* one, const Link* other) {
+        const bool is_idle = one->state == LinkState::kIdle;
+        if (is_idle != (other->state == LinkState::kIdle)) return !is_idle;
+        return one->rank() < other->rank();
+    };
+    Link* best = nullptr;
+    for (Link* link : deferred_) {
+        if (link->pool == pool && (best == nullptr || is_worse(best, link))) best = link;
+    }
+    return best;
+}
+
 // Answers the best ones while it can. Of the rest, those wait that outrank the own request.
-void Negotiator::answer_deferred() {
+void Negotiator::answer_deferred(Pool pool) {
     const auto take = [this](Link& link) {
         const Link::Deferred asked = *link.deferred;
         drop_deferred(link);
         state_.touch(link);
         return asked;
     };
-    // One whose last lane is just going waits for that.
-    const auto is_worse = [](const Link* one, const Link* other) {
-        const bool is_idle = one->state == LinkState::kIdle;
-        if (is_idle != (other->state == LinkState::kIdle)) return !is_idle;
-        return one->rank() < other->rank();
-    };
-    while (!deferred_.empty() && can_answer()) {
-        Link& best = **std::max_element(deferred_.begin(), deferred_.end(), is_worse);
-        if (best.state != LinkState::kIdle || !may_move()) return;
-        const Link::Deferred asked = take(best);
-        decide(best, asked);
+    while (can_answer(pool)) {
+        Link* const best = best_deferred(pool);
+        if (best == nullptr || best->state != LinkState::kIdle || !may_move()) return;
+        const Link::Deferred asked = take(*best);
+        decide(*best, asked);
     }
     for (std::size_t i = 0; i < deferred_.size();) {
         Link& link = *deferred_[i];
-        const Link& own = *outstanding();
+        if (link.pool != pool) {
+            ++i;
+            continue;
+        }
+        const Link& own = *outstanding(pool);
         if (Rank{link.deferred->estimate, link.id()} > Rank{own.estimate, own.id()}) {
             if (!link.waits_long) ++state_.counters.deferrals;
             link.waits_long = true;
@@ -227,15 +239,15 @@ void Negotiator::answer_deferred() {
 }
 
 // What was agreed may be more than there are slots: the worst links give theirs up.
-void Negotiator::free_booked_slots() {
-    Ranking& ranking = scoreboard_.ranking();
-    while (ranking.taken() > state_.config.cap) {
+void Negotiator::free_booked_slots(Pool pool) {
+    Ranking& ranking = scoreboard_.ranking(pool);
+    while (ranking.taken() > state_.config.cap_of(pool)) {
         const auto is_committed = [](const Ranking::Member& member) {
             return static_cast<const Link&>(member).state == LinkState::kCommitted;
         };
         auto* accepted = static_cast<Link*>(ranking.best_of(Role::kEntering, is_committed));
         Ranking::Member* victim =
-            victim_for(accepted != nullptr ? accepted->rank() : Rank{kMaxFloor, {}});
+            victim_for(pool, accepted != nullptr ? accepted->rank() : Rank{kMaxFloor, {}});
         if (victim != nullptr) {
             rounds_.give_up(static_cast<Link&>(*victim), Reason::kOutranked);
             continue;

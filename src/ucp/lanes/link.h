@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <boost/intrusive/set_hook.hpp>
 #include <cstdint>
 #include <optional>
@@ -59,6 +60,13 @@ constexpr bool pins_kept(LinkState state) {
 constexpr bool waits_for_peer(LinkState state) {
     return in_round(state) && state != LinkState::kCreating && state != LinkState::kEstablished;
 }
+
+// Dedicated lanes take what is limited in different ways, so each kind has slots of its own.
+enum class Pool : std::uint8_t {
+    kDevice,  // queue pairs of an adapter
+    kHost,    // memory that two processes of a host share
+};
+inline constexpr std::array kPools{Pool::kDevice, Pool::kHost};
 
 enum class Policy : std::uint8_t { kAuto, kDedicated, kScalable };
 
@@ -140,6 +148,7 @@ struct Link : Ranking::Member {
 
     Peer peer = 0;
     bool low_end = false;  // this end has the lower worker id
+    Pool pool = Pool::kDevice;
     LinkState state = LinkState::kIdle;
     Reason reason = Reason::kNone;
     Policy policy = Policy::kAuto;

@@ -2,6 +2,7 @@
 #include "ucp/lanes/negotiator.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <new>
 #include <utility>
@@ -19,7 +20,7 @@ namespace {
 
 Config with_links_for_all_lanes(Config config) {
     assert(is_in_order(config));
-    config.max_links = std::max(config.max_links, 2 * config.cap + 8);
+    config.max_links = std::max(config.max_links, 2 * (config.cap + config.host_cap) + 8);
     return config;
 }
 
@@ -75,9 +76,9 @@ bool Negotiator::is_empty(const Link& link) {
 }
 
 // The lowest link that nothing but its score keeps.
-Link* Negotiator::lowest_idle() {
+Link* Negotiator::lowest_idle(Pool pool) {
     return static_cast<Link*>(
-        scoreboard_.ranking().worst_of(Role::kCandidate, [](const Ranking::Member& member) {
+        scoreboard_.ranking(pool).worst_of(Role::kCandidate, [](const Ranking::Member& member) {
             const auto& link = static_cast<const Link&>(member);
             return link.policy == Policy::kAuto && link.life == Link::Life::kOpen && !link.deferred;
         }));
@@ -85,7 +86,12 @@ Link* Negotiator::lowest_idle() {
 
 // Drops that, if it is below `score`.
 bool Negotiator::make_room(Score score) {
-    Link* const lowest = lowest_idle();
+    Link* lowest = nullptr;
+    for (const Pool pool : kPools) {
+        Link* const found = lowest_idle(pool);
+        if (found != nullptr && (lowest == nullptr || found->score() < lowest->score()))
+            lowest = found;
+    }
     if (lowest == nullptr || lowest->score() >= score) return false;
     if (lowest->advertised != 0) {
         Message zero;
@@ -109,6 +115,7 @@ Link* Negotiator::track(Peer peer, Score score, bool always) {
     Link& link = links_[peer];
     link.peer = peer;
     link.low_end = state_.worker < id.worker;
+    link.pool = sink_.pool_of(peer);
     link.standing.rank.id = id_of(id);
     link.since = link.heard_at = state_.now;
     scoreboard_.place(link);
@@ -186,16 +193,18 @@ void Negotiator::make_progress() {
     is_behind_ = false;
     // With a part of an interval's scores its first links would win for being the first.
     const bool may_decide = !is_unsettled_ && !scores_are_partial_;
-    if (may_decide) {
-        free_booked_slots();
-        if (!scoreboard_.ranking().demote_cold(*this, moves_left_)) is_behind_ = true;
-        answer_deferred();
-    }
-    // Messages that came together may make room for many lanes.
-    if (!is_unsettled_) make_lanes();
-    // One request at a time.
-    if (may_decide && !closing_ && (outstanding() == nullptr || yields_request())) {
-        scoreboard_.ranking().promote_best(*this);
+    for (const Pool pool : kPools) {
+        Ranking& ranking = scoreboard_.ranking(pool);
+        if (may_decide) {
+            free_booked_slots(pool);
+            if (!ranking.demote_cold(*this, moves_left_)) is_behind_ = true;
+            answer_deferred(pool);
+        }
+        // Messages that came together may make room for many lanes.
+        if (!is_unsettled_) make_lanes(pool);
+        // One request at a time.
+        if (may_decide && !closing_ && (outstanding(pool) == nullptr || yields_request(pool)))
+            ranking.promote_best(*this);
     }
     keep_deadlines();
 }
@@ -223,15 +232,16 @@ void Negotiator::step_down_touched() {
     }
 }
 
-void Negotiator::make_lanes() {
+void Negotiator::make_lanes(Pool pool) {
     const auto is_committed = [](const Ranking::Member& member) {
         return static_cast<const Link&>(member).state == LinkState::kCommitted;
     };
     while (rounds_.committed() != 0) {
-        Ranking& ranking = scoreboard_.ranking();
+        Ranking& ranking = scoreboard_.ranking(pool);
         Ranking::Member* next = ranking.best_of(Role::kEntering, is_committed);
         // One that has waited for long.
         if (next == nullptr) next = ranking.best_of(Role::kIncumbent, is_committed);
+        if (next == nullptr) return;  // it is of another pool
         auto& link = static_cast<Link&>(*next);
         if (!find_slot(link) || !may_move(kMovesOfALane)) return;
         rounds_.create(link);
@@ -240,9 +250,10 @@ void Negotiator::make_lanes() {
 
 // A slot that is free, or that only a peer who does not answer keeps from being so.
 bool Negotiator::find_slot(const Link& next) {
-    if (held() < state_.config.cap) return true;
+    const std::uint32_t cap = state_.config.cap_of(next.pool);
+    if (rounds_.held(next.pool) < cap) return true;
     Ranking::Member* found =
-        scoreboard_.ranking().worst_of(Role::kNone, [](const Ranking::Member& member) {
+        scoreboard_.ranking(next.pool).worst_of(Role::kNone, [](const Ranking::Member& member) {
             return Rounds::may_park(static_cast<const Link&>(member));
         });
     if (found == nullptr) return false;
@@ -254,7 +265,7 @@ bool Negotiator::find_slot(const Link& next) {
     }
     if (!rounds_.make_room_beside(next)) return false;
     rounds_.park(static_cast<Link&>(*found));
-    return held() < state_.config.cap;
+    return rounds_.held(next.pool) < cap;
 }
 
 // Only what the event touched can have got another one.
@@ -290,12 +301,17 @@ Time Negotiator::next_deadline() const {
 }
 
 bool Negotiator::consistent() const {
-    std::uint32_t held = 0, parked = 0, booked = 0, committed = 0, requested = 0;
+    struct Counts {
+        std::uint32_t held = 0, booked = 0, requested = 0;
+    };
+    std::array<Counts, kPools.size()> counts;
+    std::uint32_t parked = 0, committed = 0;
     for (const auto& [peer, link] : links_) {
-        (link.round.slot == Round::Slot::kParked ? parked : held) += holds_slot(link.state);
-        booked += link.has_booked();
+        Counts& own = counts[static_cast<std::size_t>(link.pool)];
+        (link.round.slot == Round::Slot::kParked ? parked : own.held) += holds_slot(link.state);
+        own.booked += link.has_booked();
         committed += link.state == LinkState::kCommitted;
-        requested += link.state == LinkState::kRequested;
+        own.requested += link.state == LinkState::kRequested;
         if (!link.round.fits(link.state)) return false;
         if (link.deferred && link.state != LinkState::kIdle &&
             link.state != LinkState::kReleasing) {
@@ -308,24 +324,29 @@ bool Negotiator::consistent() const {
             return false;
         }
     }
-    const std::uint32_t cap = state_.config.cap;
-    return held == this->held() && parked == this->parked() && committed == rounds_.committed() &&
-           parked + kept_.size() <= state_.config.max_parked &&
-           booked == scoreboard_.ranking().taken() && requested <= 1 && held <= cap &&
-           (booked <= cap || is_unsettled_ || scores_are_partial_);
+    for (const Pool pool : kPools) {
+        const auto [held, booked, requested] = counts[static_cast<std::size_t>(pool)];
+        const std::uint32_t cap = state_.config.cap_of(pool);
+        const bool fits = held == rounds_.held(pool) &&
+                          booked == scoreboard_.ranking(pool).taken() && requested <= 1 &&
+                          held <= cap && (booked <= cap || is_unsettled_ || scores_are_partial_);
+        if (!fits) return false;
+    }
+    return parked == this->parked() && committed == rounds_.committed() &&
+           parked + kept_.size() <= state_.config.max_parked;
 }
 
 // --- events
 
 void Negotiator::on_score(Peer peer, Score measured, Score doubt) {
-    if (state_.config.cap == 0 || closing_) return;
+    if (closing_) return;
     Event event(*this);
     scores_are_partial_ = true;
     take_score({peer, measured, doubt});
 }
 
 void Negotiator::on_scores(std::span<const Measured> some, bool are_all) {
-    if (state_.config.cap == 0 || closing_) return;
+    if (closing_) return;
     Event event(*this);
     scores_are_partial_ = !are_all;
     for (const Measured& measured : some) take_score(measured);
@@ -334,9 +355,11 @@ void Negotiator::on_scores(std::span<const Measured> some, bool are_all) {
 // While slots are free nobody is replaced, and the doubt keeps nobody out.
 void Negotiator::take_score(const Measured& measured) {
     Link* link = lookup(measured.peer);
+    const Pool pool = link != nullptr ? link->pool : sink_.pool_of(measured.peer);
+    if (!takes_part(pool)) return;
     Score score = measured.score;
     const bool competes = link == nullptr || !books_slot(link->state);
-    if (competes && scoreboard_.ranking().free_places() == 0) {
+    if (competes && scoreboard_.ranking(pool).free_places() == 0) {
         score -= std::min(score, measured.doubt);
     }
     score = std::min(score, kMaxMeasuredScore);
@@ -350,8 +373,9 @@ void Negotiator::take_score(const Measured& measured) {
 ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_promote) {
     Event event(*this);
     is_unsettled_ = true;
-    const bool may_track = state_.config.cap != 0 && !closing_ && may_promote;
     Link* link = lookup(peer);
+    const Pool pool = link != nullptr ? link->pool : sink_.pool_of(peer);
+    const bool may_track = takes_part(pool) && may_promote;
     if (link != nullptr) {
         link->heard_at = state_.now;
         scoreboard_.heard(*link);
@@ -379,10 +403,10 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
                 denial.epoch = message.epoch;
                 denial.deny = may_track ? DenyReason::kBusy : DenyReason::kRefused;
                 // Who could not get a slot anyhow does not ask again soon: there may be many.
-                Ranking& ranking = scoreboard_.ranking();
+                Ranking& ranking = scoreboard_.ranking(pool);
                 Rank floor = ranking.floor_of(ranking.worst_holder());
                 // All that have a record come before who gets none.
-                if (const Link* lowest = lowest_idle()) floor = std::max(floor, lowest->rank());
+                if (const Link* lowest = lowest_idle(pool)) floor = std::max(floor, lowest->rank());
                 if (may_track && ranking.free_places() == 0 && message.estimate < floor.score) {
                     denial.deny = DenyReason::kOutranked;
                     denial.floor = floor;
@@ -520,7 +544,7 @@ void Negotiator::remove(Peer peer) {
 }
 
 void Negotiator::set_policy(Peer peer, Policy policy) {
-    if (state_.config.cap == 0 || closing_) return;
+    if (!takes_part(sink_.pool_of(peer))) return;
     Event event(*this);
     Link* link = policy == Policy::kAuto ? lookup(peer) : track(peer, kPinnedScore, true);
     if (link == nullptr || link->life == Link::Life::kClosing) return;

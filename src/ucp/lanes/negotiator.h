@@ -103,19 +103,22 @@ class Negotiator final : private Ranking::Callbacks {
     // Calls function(const Link&) for links that the `count` best are among: few beside those.
     template <typename Function>
     void for_best(std::size_t count, Function&& function) const {
-        scoreboard_.ranking().for_best(count, [&](const Ranking::Member& member) {
-            function(static_cast<const Link&>(member));
-        });
+        for (const Pool pool : kPools) {
+            scoreboard_.ranking(pool).for_best(count, [&](const Ranking::Member& member) {
+                function(static_cast<const Link&>(member));
+            });
+        }
     }
     // There was no memory for something that is wanted of the sink: the next event tries again.
     bool waits_for_memory() const { return state_.actions.are_waiting(); }
     const Counters& counters() const { return state_.counters; }
     const Config& config() const { return state_.config; }
-    std::uint32_t held() const { return rounds_.held(); }
+    // Of all pools.
+    std::uint32_t held() const { return rounds_.held(Pool::kDevice) + rounds_.held(Pool::kHost); }
     std::uint32_t parked() const { return rounds_.parked(); }
     std::size_t kept() const { return kept_.size(); }
     // What a link must reach to be admitted to a free slot.
-    Score admission() const { return scoreboard_.ranking().admission(); }
+    Score admission(Pool pool) const { return scoreboard_.ranking(pool).admission(); }
     // Something that is due waits for the next advance(), since one call does only so much.
     bool is_behind() const { return is_behind_; }
     // True while all that must hold, holds; for tests.
@@ -162,13 +165,14 @@ class Negotiator final : private Ranking::Callbacks {
     // Nor is it made if there is no memory: a peer without a record is one that there is no room
     // for.
     Link* try_track(Peer peer, Score score);
-    Link* lowest_idle();
+    Link* lowest_idle(Pool pool);
     bool make_room(Score score);
     static bool is_empty(const Link& link);
     void erase(Link& link);
     void make_progress();
     void step_down_touched();
-    void make_lanes();
+    void make_lanes(Pool pool);
+    bool takes_part(Pool pool) const { return state_.config.cap_of(pool) != 0 && !closing_; }
     void keep_deadlines();
     bool find_slot(const Link& next);
     Time deadline_of(const Link& link) const;
@@ -183,21 +187,22 @@ class Negotiator final : private Ranking::Callbacks {
     bool may_promote(const Ranking::Member& candidate) override;
     void promote(Ranking::Member& candidate, const Rank& floor) override;
     void demote(Ranking::Member& incumbent) override;
-    Link* outstanding();
-    bool can_answer();
+    Link* outstanding(Pool pool);
+    bool can_answer(Pool pool);
     bool is_asleep(const Link& link) const;
-    Ranking::Member* victim_for(const Rank& challenger);
-    bool yields_request();
+    Ranking::Member* victim_for(Pool pool, const Rank& challenger);
+    bool yields_request(Pool pool);
     void on_request(Link& link, const Message& message);
     void on_accept(Link& link, Epoch kept);
     void on_deny(Link& link, DenyReason why, const Rank& floor);
     ucs_status_t on_withdraw(Link& link, const Message& message);
     void decide(Link& link, const Link::Deferred& asked);
     void deny(Link& link, Epoch epoch, DenyReason reason, const Rank& floor);
-    void answer_deferred();
+    void answer_deferred(Pool pool);
+    Link* best_deferred(Pool pool);
     void defer(Link& link, const Message& request);
     void drop_deferred(Link& link);
-    void free_booked_slots();
+    void free_booked_slots(Pool pool);
 
     Sink& sink_;
     NegotiatorState state_;

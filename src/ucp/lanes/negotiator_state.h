@@ -14,7 +14,8 @@ inline constexpr Time kMillisecond = 1'000'000;
 // Times are nanoseconds; docs/design/lanes.md explains each knob. What a variable sets has its
 // default there; the rest are constants of the protocol.
 struct Config {
-    std::uint32_t cap = 0;
+    std::uint32_t cap = 0;        // slots of Pool::kDevice
+    std::uint32_t host_cap = 0;   // of Pool::kHost
     std::uint32_t max_links = 0;  // at least as many as the lanes need, whatever this says
     std::uint32_t margin_permille = 0;
     std::uint32_t tolerance_permille = 50;
@@ -34,6 +35,8 @@ struct Config {
     std::uint32_t max_parked = 0;
     Time keep = 0;
     std::uint32_t window = 0;
+
+    std::uint32_t cap_of(Pool pool) const { return pool == Pool::kHost ? host_cap : cap; }
 };
 
 struct Counters {

@@ -52,7 +52,7 @@ bool assign(std::vector<std::uint8_t>& to, std::span<const std::uint8_t> bytes) 
 }  // namespace
 
 void Rounds::set_state(Link& link, LinkState state, Reason reason) {
-    std::uint32_t& lanes = link.round.slot == Slot::kParked ? parked_ : held_;
+    std::uint32_t& lanes = link.round.slot == Slot::kParked ? parked_ : lanes_of(link.pool);
     lanes += holds_slot(state);
     lanes -= holds_slot(link.state);
     committed_ += state == LinkState::kCommitted;
@@ -339,7 +339,7 @@ bool Rounds::make_room_beside(const Link& next) {
 void Rounds::park(Link& link) {
     assert(may_park(link));
     link.round.slot = Slot::kParked;
-    --held_;
+    --lanes_of(link.pool);
     ++parked_;
 }
 

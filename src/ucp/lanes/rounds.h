@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -22,7 +23,7 @@ class Rounds {
         : state_(state), scoreboard_(scoreboard), kept_(kept) {}
 
     // Links with a dedicated lane, from its creation to its destruction, but for parked ones.
-    std::uint32_t held() const { return held_; }
+    std::uint32_t held(Pool pool) const { return held_[static_cast<std::size_t>(pool)]; }
     // Agreed links that wait for a slot to make their lane in.
     std::uint32_t committed() const { return committed_; }
     // Those whose lane waits for a peer that does not answer, beside the slots.
@@ -89,7 +90,9 @@ class Rounds {
     NegotiatorState& state_;
     Scoreboard& scoreboard_;
     KeptLanes& kept_;
-    std::uint32_t held_ = 0;
+    std::uint32_t& lanes_of(Pool pool) { return held_[static_cast<std::size_t>(pool)]; }
+
+    std::array<std::uint32_t, kPools.size()> held_{};
     std::uint32_t parked_ = 0;
     std::uint32_t committed_ = 0;
 };

@@ -8,8 +8,8 @@
 namespace ucp::lanes {
 namespace {
 
-Ranking::Options ranking_options(const Config& config) {
-    return {.places = config.cap,
+Ranking::Options ranking_options(const Config& config, Pool pool) {
+    return {.places = config.cap_of(pool),
             .margin_permille = config.margin_permille,
             .min_score = config.min_score,
             .trickle_ratio = config.trickle_ratio,
@@ -26,7 +26,9 @@ Score tolerance(const Link& link, std::uint32_t permille) {
 }  // namespace
 
 Scoreboard::Scoreboard(NegotiatorState& state)
-    : state_(state), ranking_(ranking_options(state.config)) {}
+    : state_(state),
+      rankings_{Ranking(ranking_options(state.config, Pool::kDevice)),
+                Ranking(ranking_options(state.config, Pool::kHost))} {}
 
 Role Scoreboard::role_of(const Link& link) const {
     if (link.state == LinkState::kIdle) return Role::kCandidate;
@@ -39,7 +41,7 @@ Role Scoreboard::role_of(const Link& link) const {
 }
 
 void Scoreboard::place(Link& link) {
-    ranking_.place(link, link.score(), role_of(link));
+    ranking(link.pool).place(link, link.score(), role_of(link));
 }
 
 // What this end stands for now, whatever it has advertised.
@@ -89,13 +91,14 @@ bool Scoreboard::has_grown(const Link& link, Score score) const {
 // By twice what the link has it would still have no slot at this end, whatever the peer thinks.
 bool Scoreboard::is_far(const Link& link, Score local) {
     if (link.state != LinkState::kIdle) return false;
+    Ranking& own = ranking(link.pool);
     const Ranking::Member* victim = nullptr;
-    if (ranking_.free_places() == 0) {
-        victim = ranking_.worst_incumbent();
+    if (own.free_places() == 0) {
+        victim = own.worst_incumbent();
         if (victim == nullptr) return false;
     }
     const Score most = std::max(local, link.advertised) + link.remote;
-    return most < ranking_.floor_of(victim).score / 2;
+    return most < own.floor_of(victim).score / 2;
 }
 
 // What a peer does not read stays in its queue, where others' messages find no room: after a few

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
+
 #include "ucp/lanes/link.h"
 #include "ucp/lanes/negotiator_state.h"
 
@@ -15,12 +17,13 @@ class Scoreboard {
   public:
     explicit Scoreboard(NegotiatorState& state);
 
-    Ranking& ranking() { return ranking_; }
-    const Ranking& ranking() const { return ranking_; }
+    // Of the links that share slots.
+    Ranking& ranking(Pool pool) { return rankings_[static_cast<std::size_t>(pool)]; }
+    const Ranking& ranking(Pool pool) const { return rankings_[static_cast<std::size_t>(pool)]; }
 
     // Enters the link, or moves it to where its state and scores put it now.
     void place(Link& link);
-    void remove(Link& link) { ranking_.remove(link); }
+    void remove(Link& link) { ranking(link.pool).remove(link); }
     // The role that its state gives it now.
     Role role_of(const Link& link) const;
 
@@ -53,7 +56,7 @@ class Scoreboard {
     void reconsider(Link& link);
 
     NegotiatorState& state_;
-    Ranking ranking_;
+    std::array<Ranking, kPools.size()> rankings_;
 };
 
 }  // namespace ucp::lanes

@@ -31,6 +31,8 @@ class Sink {
 
     // Who is at the other end; asked once for each record.
     virtual PeerId identify(Peer peer) = 0;
+    // What a dedicated lane to it takes; the same at both ends.
+    virtual Pool pool_of(Peer) { return Pool::kDevice; }
 
     // A control message on the scalable lane, in order with all others and with start_tx_switch.
     virtual void send(Peer peer, const Message& message) = 0;

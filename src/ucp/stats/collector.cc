@@ -76,7 +76,7 @@ void Collector::fill(ucs::Time now) {
     const lanes::Negotiator& negotiator = lanes_.negotiator();
     worker.endpoints = endpoints_.size();
     worker.links = negotiator.links().size();
-    worker.cap = negotiator.config().cap;
+    worker.cap = negotiator.config().cap + negotiator.config().host_cap;
     worker.dedicated = negotiator.held();
     worker.dedicated_peak = lanes_.peak_held();
     const lanes::Counters& counters = negotiator.counters();

@@ -20,6 +20,9 @@ constexpr double kAdvantage = 2, kDoubt = 3;
 // Who sends so many messages on average are all who send: a few of one each would be of many.
 constexpr uint64_t kRepeated = 8;
 
+// So many windows find out that somebody has begun to send, in an interval.
+constexpr int kEagerWindows = 200;
+
 // An interval is off if it saw less than half of the mean or more than twice, and that by so many
 // standard deviations.
 constexpr double kOff = 2, kOffDeviations = 2;
@@ -117,16 +120,38 @@ void UsageTracker::disarm(Time now) {
     armed_time_ += now - armed_since_;
 }
 
-// Few send, of whom nobody is known yet, after a time in which nobody did.
+void UsageTracker::expect_newcomers(Time now) {
+    expecting_until_ = deadline(now, options_.interval);
+    if (is_eager_ || !started_ || is_closing()) return;
+    next_event_ = std::min(next_event_, now);
+}
+
+// Of those of whom nothing is known yet, all that send may be promoted: few of them compete for
+// places, after a time in which nobody sent, or none does.
 bool UsageTracker::has_begun() const {
-    const bool was_quiet = rounds_ == 0 || silent_time_ > Duration::zero();
-    if (!was_quiet || free_count_ < capacity() || evicted_) return false;
-    uint64_t senders = 0, messages = 0;
+    if (!is_eager_ || evicted_) return false;
+    const bool is_first = is_quiet() && free_count_ == capacity();
+    uint64_t senders = 0, messages = 0, competing = 0;
     lru_.for_each([&](const Sample& sample) {
-        senders += sample.is_empty() ? 0 : 1;
+        if (sample.is_empty() || sample.hook->entry != kNoEntry) return;
+        const bool competes = value_of(sample.id).competes;
+        if (competes && !is_first) return;
+        competing += competes ? 1 : 0;
+        ++senders;
         messages += sample.messages + sample.whole_messages;
     });
-    return senders > 0 && senders <= options_.few && messages >= kRepeated * senders;
+    return senders > 0 && competing <= options_.few && messages >= kRepeated * senders;
+}
+
+// Somebody new may send at any moment; those who are known already have time.
+bool UsageTracker::is_eager(Time now) const {
+    if (now < expecting_until_) return true;
+    if (options_.few == 0 || !is_quiet()) return false;
+    bool goes_on = false;
+    lru_.for_each([&](const Sample& sample) {
+        goes_on |= !sample.is_empty() && sample.hook->entry != kNoEntry;
+    });
+    return !goes_on;
 }
 
 bool UsageTracker::was_silent() const {
@@ -160,10 +185,13 @@ void UsageTracker::advance(Time now) {
         plan_interval(now);
     }
 
+    is_eager_ = is_eager(now);
     const Duration length = std::max<Duration>(
-        1ns, from_seconds(seconds(options_.interval) * options_.duty) / options_.windows);
+        1ns, is_eager_
+                 ? options_.interval / kEagerWindows
+                 : from_seconds(seconds(options_.interval) * options_.duty) / options_.windows);
     const bool overdue = now >= deadline(interval_start_, options_.interval);
-    if (overdue || (window_ < options_.windows && now >= window_start_)) {
+    if (is_eager_ || overdue || (window_ < options_.windows && now >= window_start_)) {
         arm(now);
         next_event_ = deadline(now, length);
         // Windows missed meanwhile are not made up for.
@@ -215,6 +243,7 @@ void UsageTracker::begin_closing(Time now) {
     const double length = seconds(now - interval_start_);
     const double intervals = std::min(length / seconds(options_.interval), kMaxCatchUp);
     interval_ = {.decay = std::pow(options_.decay, intervals),
+                 .first_decay = std::pow(options_.decay, std::max(intervals, 1.0)),
                  .armed = seconds(armed_time_),
                  .length = length};
     closing_ = Closing::kSamples;
@@ -286,7 +315,7 @@ void UsageTracker::note_trend(Entry& entry, double seen, double mean) {
 // chance would make of its count. Where the mean has moved a trend shows it: its n-th interval
 // counts as n, and is no noise.
 void UsageTracker::renew(Entry& entry) const {
-    double decay = interval_.decay;
+    double decay = entry.youth == 1 ? interval_.first_decay : interval_.decay;
     const double seen = interval_.rate_of(entry.sampled, entry.whole);
     if (entry.youth == 1) {
         entry.noise = interval_.variance_of(entry.sampled_variance, entry.whole_variance);

@@ -27,8 +27,10 @@ namespace ucs {
 // has moved, and a mean that went on at its pace would be long in following.
 //
 // When somebody sends after a time in which nobody did, a program has begun something. If there are
-// so few of them that all may be promoted, who is busier does not matter, and the first window that
-// sees them ends the interval.
+// so few of them that all may be promoted, who is busier does not matter: until then the tracker is
+// armed all the time, and the first of many short windows that sees some messages of each ends the
+// interval. The same holds for a while after expect_newcomers(), for those who have places enough
+// whatever the others do (Value::competes).
 //
 // Time stands still while progress() is not called for more than an interval: the program
 // computes, and what it does not send says nothing. It also stands still, for `hold` at most, while
@@ -76,6 +78,7 @@ class UsageTracker {
     struct Value {
         double per_message = 1;
         double per_byte = 1.0 / 4096;
+        bool competes = true;  // for the few places of Options::few
         double of(uint64_t messages, uint64_t bytes) const {
             return static_cast<double>(messages) * per_message +
                    static_cast<double>(bytes) * per_byte;
@@ -176,6 +179,8 @@ class UsageTracker {
 
     // Forgets an owner. No effect on one that is not tracked.
     void remove(Hook& hook);
+    // Owners that are new may soon send: for an interval each is seen after a few messages.
+    void expect_newcomers(Time now);
     // What the owner's traffic is worth has changed: its rate is taken to have been worth that.
     void revalue(Hook& hook);
 
@@ -266,11 +271,14 @@ class UsageTracker {
     bool close_interval(Time now, bool in_steps);
     void begin_closing(Time now);
     void closing_step();
+    bool is_quiet() const { return rounds_ == 0 || silent_time_ > Duration::zero(); }
     bool has_begun() const;
+    bool is_eager(Time now) const;
     bool was_silent() const;
     // What an interval is closed with: its times in seconds.
     struct Interval {
         double decay = 0;
+        double first_decay = 0;  // of a newcomer: who begins to send goes on for an interval
         double armed = 0;
         double length = 0;
         double rate_of(double sampled, double whole) const {
@@ -306,6 +314,8 @@ class UsageTracker {
     Time armed_since_{};
     Duration armed_time_{};   // in this interval
     Duration silent_time_{};  // intervals in a row in which nobody sent
+    Time expecting_until_{};  // newcomers
+    bool is_eager_ = false;   // one short window follows the other
     bool evicted_ = false;    // a sample was, in this interval
     bool stands_still_ = false;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * All ranks trickle to all others while one pair sends fast; half way through the pair changes.
- * With one dedicated lane a worker (UCX_MAX_PRIORITY_EPS=1) it must follow the hot pair. Every
+ * With one dedicated lane a worker (UCX_MAX_HOST_LANES=1) it must follow the hot pair. Every
  * message has its number and a pattern, so that one lost, doubled or out of order at a switch
  * shows. The counters are in the library's last line at level info. hot_pair [SECONDS of each
  * phase]

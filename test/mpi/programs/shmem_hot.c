@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * OpenSHMEM's hot pair: all trickle puts to all others while one pair puts fast; half way through
- * the pair changes. With one dedicated lane a worker (UCX_MAX_PRIORITY_EPS=1) it must follow. Each
+ * the pair changes. With one dedicated lane a worker (UCX_MAX_HOST_LANES=1) it must follow. Each
  * put of the hot pair goes to a slot of its own and is followed, behind a fence, by its number: a
  * slot that is not there when the number is, or not right, shows a put that was lost, doubled or
  * overtaken at a switch. The counters are in the library's last line at level info.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank that computes stops nobody who sends to it. With one dedicated lane a worker
- * (UCX_MAX_PRIORITY_EPS=1) ranks 0 and 1 get hot; then 1 computes, without a call of MPI, while 0
+ * (UCX_MAX_HOST_LANES=1) ranks 0 and 1 get hot; then 1 computes, without a call of MPI, while 0
  * gets hot with 2, which takes the lane, and sends short messages to 1. Rank 1 goes on computing
  * until 0 has sent them all, which it hears of through a file: a send that waits for it never ends.
  * Every message has its number. sleeper [SECONDS of computing, at least]

@@ -53,10 +53,11 @@ size_t tracked_endpoints(const Config& config) {
 lanes::Config negotiator_config(const Config& config, uint32_t room) {
     lanes::Config result;
     result.cap = is_enabled(config) ? config.max_priority_endpoints : 0;
+    result.host_cap = is_enabled(config) ? config.max_host_lanes : 0;
     // All that the tracker knows, and as many who send to this worker.
     result.max_links = static_cast<uint32_t>(2 * tracked_endpoints(config));
     if (config.lanes == LaneMode::kDedicated) {
-        result.cap = kNoCap;
+        result.cap = result.host_cap = kNoCap;
         result.max_links = UINT32_MAX;
     }
     result.cap = std::min(result.cap, room);
@@ -206,11 +207,20 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     ucs::UsageTracker::Value value = savings(
         attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
         config_.bulk_slice_size, bytes_per_message, endpoint->configuration().measured_saving());
+    value.competes = pool_of(*endpoint) == lanes::Pool::kDevice;
     if (const auto weight = weights_.find(uuid); weight != weights_.end()) {
         value.per_message *= weight->second;
         value.per_byte *= weight->second;
     }
     return value;
+}
+
+lanes::Pool LaneDriver::pool_of(const Endpoint& endpoint) const {
+    const bool is_local =
+        endpoint.is_promotable() &&
+        interfaces_[endpoint.dedicated_index()].transport->attributes().device_type ==
+            uct::DeviceType::kSharedMemory;
+    return is_local ? lanes::Pool::kHost : lanes::Pool::kDevice;
 }
 
 void LaneDriver::begin_collection(ucs::Time now) {
@@ -379,8 +389,12 @@ bool LaneDriver::is_adaptive(const Endpoint& endpoint) const {
 }
 
 void LaneDriver::endpoint_created(Endpoint& endpoint) {
-    if (config_.lanes != LaneMode::kDedicated || !is_adaptive(endpoint)) return;
-    set_policy(endpoint, lanes::Policy::kDedicated);
+    if (!is_adaptive(endpoint)) return;
+    if (config_.lanes == LaneMode::kDedicated) {
+        set_policy(endpoint, lanes::Policy::kDedicated);
+    } else if (tracker_ && pool_of(endpoint) == lanes::Pool::kHost) {
+        tracker_->expect_newcomers(clock_.now());
+    }
 }
 
 void LaneDriver::endpoint_renamed(Endpoint& endpoint) {

@@ -101,6 +101,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
 
     // --- lanes::Sink ---
     lanes::PeerId identify(lanes::Peer peer) override;
+    lanes::Pool pool_of(lanes::Peer peer) override { return pool_of(endpoint(peer)); }
     void send(lanes::Peer peer, const lanes::Message& message) override;
     void create_lane(lanes::Peer peer) override;
     void connect_lane(lanes::Peer peer, std::span<const uint8_t> address) override;
@@ -178,6 +179,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
     ucs::UsageTracker::Value value_of(uint64_t uuid) const;
+    lanes::Pool pool_of(const Endpoint& endpoint) const;
     void begin_collection(ucs::Time now);
     void go_on_collecting();
     void collect_scores();

@@ -30,6 +30,11 @@ PeerId Node::identify(Peer peer) {
     return {cluster_[peer].worker, 0};
 }
 
+Pool Node::pool_of(Peer peer) {
+    const bool is_near = cluster_[peer].index % 2 == index % 2;
+    return is_near && negotiator.config().host_cap != 0 ? Pool::kHost : Pool::kDevice;
+}
+
 Time Node::Clock::at(Time time) const {
     const auto gained = static_cast<std::int64_t>(time) * fast / kMillion;
     return ahead + time + static_cast<Time>(gained);
@@ -81,7 +86,7 @@ void Node::create_lane(Peer peer) {
     const bool fails = cluster_.delay(0, 100) < cluster_.create_failures ||
                        cluster_.now() < no_lanes_until ||
                        lanes_alive() + kept.size() >= cluster_.most_lanes;
-    if (lanes_alive() >= negotiator.config().cap + negotiator.parked()) {
+    if (lanes_alive() >= slots() + negotiator.parked()) {
         cluster_.error("a lane above the cap");
     }
     if (kept.contains(peer)) cluster_.error("a new lane beside a kept one");
@@ -133,7 +138,7 @@ void Node::keep_lane(Peer peer) {
 }
 
 void Node::take_lane(Peer peer) {
-    if (lanes_alive() >= negotiator.config().cap + negotiator.parked()) {
+    if (lanes_alive() >= slots() + negotiator.parked()) {
         cluster_.error("a kept lane above the cap");
     }
     const auto found = kept.extract(peer);
@@ -408,11 +413,11 @@ void Cluster::check() {
     for (const auto& node : nodes_) {
         if (node->dead) continue;
         const Negotiator& negotiator = node->negotiator;
-        if (node->lanes_alive() > negotiator.config().cap + negotiator.parked()) {
+        if (node->lanes_alive() > node->slots() + negotiator.parked()) {
             error("above the cap");
         }
         const Config& config = negotiator.config();
-        if (node->lanes_alive() + node->kept.size() > config.cap + config.max_parked) {
+        if (node->lanes_alive() + node->kept.size() > node->slots() + config.max_parked) {
             error("more lanes than slots and places beside them");
         }
         if (!node->negotiator.consistent()) error("inconsistent");

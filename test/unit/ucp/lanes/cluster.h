@@ -26,6 +26,7 @@ using ucp::lanes::Message;
 using ucp::lanes::Negotiator;
 using ucp::lanes::Peer;
 using ucp::lanes::PeerId;
+using ucp::lanes::Pool;
 using ucp::lanes::Score;
 using ucp::lanes::Time;
 
@@ -45,6 +46,8 @@ class Node : public ucp::lanes::Sink {
     void put(Peer peer);
 
     PeerId identify(Peer peer) override;
+    // Where there are slots for them (Config::host_cap), every second node is of the same host.
+    Pool pool_of(Peer peer) override;
     void send(Peer peer, const Message& message) override;
     void create_lane(Peer peer) override;
     void connect_lane(Peer peer, std::span<const std::uint8_t> address) override;
@@ -80,6 +83,7 @@ class Node : public ucp::lanes::Sink {
 
     // In slots, or parked; without the kept ones.
     std::uint64_t lanes_alive() const;
+    std::uint32_t slots() const { return negotiator.config().cap + negotiator.config().host_cap; }
     // Its transport has lost the lane kept for that peer, if there is one.
     void lose_kept(Peer peer);
 

@@ -813,5 +813,42 @@ TEST_F(LanesSleeper, GoesBeforeSomebodyBetter) {
     EXPECT_EQ(kPeer, victim(1000));
 }
 
+// Queue pairs and memory are limited each for itself.
+TEST_F(LanesNegotiator, LanesWithinTheHostHaveSlotsOfTheirOwn) {
+    constexpr Peer kNear = 50, kNearToo = 51;
+    config_.host_cap = 1;
+    start(worker_);
+    sink_->first_near = kNear;
+    climb(kPeer, LinkState::kEstablished);
+    climb(kNear, LinkState::kEstablished);
+    EXPECT_EQ(negotiator_->held(), 2u);
+    EXPECT_TRUE(negotiator_->consistent());
+    sink_->take();
+    // Whoever is hotter takes the slot of its like, though the other link would be the colder one.
+    score(kNearToo, 500);
+    EXPECT_NE(sink_->take().find("51:REQUEST"), std::string::npos);
+    score(kOther, 300);
+    EXPECT_NE(sink_->take().find("3:REQUEST"), std::string::npos) << "one of the other kind is out";
+    deliver(Type::kAccept, kNearToo);
+    EXPECT_EQ(state(kNear), LinkState::kDemoting);
+    EXPECT_EQ(state(kPeer), LinkState::kEstablished);
+    deliver(Type::kAccept, kOther);
+    EXPECT_EQ(state(kPeer), LinkState::kDemoting);
+    EXPECT_TRUE(negotiator_->consistent());
+}
+
+TEST_F(LanesNegotiator, WithoutSlotsOfItsKindALinkIsNotAskedFor) {
+    constexpr Peer kNear = 50;
+    start(worker_);
+    sink_->first_near = kNear;
+    score(kNear, 500);
+    EXPECT_EQ(negotiator_->find(kNear), nullptr);
+    Message request = message(Type::kRequest, kNear);
+    EXPECT_EQ(hear(kNear, request), UCS_OK);
+    EXPECT_EQ(sink_->take(), "50:DENY");
+    EXPECT_EQ(sink_->last.deny, DenyReason::kRefused);
+    climb(kPeer, LinkState::kEstablished);
+}
+
 }  // namespace
 }  // namespace ucp::lanes

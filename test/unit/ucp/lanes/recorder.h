@@ -18,6 +18,9 @@ class Recorder : public ucp::lanes::Sink {
 
     // Worker ids are ten times the peer handle.
     ucp::lanes::PeerId identify(Peer peer) override { return {peer * 10, 0}; }
+    ucp::lanes::Pool pool_of(Peer peer) override {
+        return peer >= first_near ? ucp::lanes::Pool::kHost : ucp::lanes::Pool::kDevice;
+    }
     void send(Peer peer, const Message& message) override {
         add(peer, name(message.type));
         last = message;
@@ -50,8 +53,9 @@ class Recorder : public ucp::lanes::Sink {
 
     Message last;
     std::vector<std::uint8_t> connected_to;
-    Peer elsewhere = 0;     // the lane kept for it is of another adapter than all others
-    unsigned failures = 0;  // so many calls find no memory from now on
+    Peer first_near = ~Peer{0};  // from this one on peers are of the same host
+    Peer elsewhere = 0;          // the lane kept for it is of another adapter than all others
+    unsigned failures = 0;       // so many calls find no memory from now on
 
   private:
     void add(Peer peer, const std::string& what) {

@@ -49,6 +49,7 @@ std::size_t workers_of(std::uint64_t seed) {
 Config config_of(std::uint64_t seed) {
     Config config = config_of_tests();
     config.cap = 1 + seed / 4 % 3;
+    if (seed % 5 == 4) config.host_cap = 1 + seed / 8 % 2;
     config.trickle_ratio = 0;
     config.min_residence = 0;
     config.retry_after = config.busy_retry;

@@ -64,6 +64,34 @@ TEST(UsageTracker, AFewWhoBeginToSendAreKnownAfterAWindow) {
     EXPECT_GT(traffic.rate_of(1), traffic.rate_of(2));
 }
 
+// Where new ones are expected, those with places of their own are known after a few messages,
+// however many they are and whatever else is going on; who competes waits for the interval.
+TEST(UsageTracker, ExpectedNewcomersWithPlacesOfTheirOwnAreKnownAtOnce) {
+    std::map<Id, double> rates{{1, 50000}, {2, 20000}, {3, 20000}};
+    TrackedTraffic traffic({.places = 50, .tracker = {.few = 2}});
+    traffic.run_rounds(3, rates);
+    const uint64_t rounds = traffic.tracker->rounds();
+    traffic.tracker->expect_newcomers(traffic.clock.now());
+    for (Id id = 10; id < 40; ++id) {
+        rates[id] = 20000;
+        traffic.near.insert(id);
+    }
+    rates[50] = 20000;
+    traffic.run(3ms, rates);
+    EXPECT_EQ(traffic.tracker->rounds(), rounds + 1);
+    for (Id id = 10; id < 40; ++id) EXPECT_TRUE(traffic.promoted.contains(id)) << id;
+    // What was known before is as good as unchanged by so short an interval.
+    EXPECT_NEAR(traffic.rate_of(1), 0.488 * 50000, 5000);
+    // Nobody is expected any more: windows have their share of time again.
+    traffic.run(100ms, rates);
+    unsigned armed = 0;
+    for (unsigned step = 0; step < 1000; ++step) {
+        traffic.run(100us, rates);
+        armed += traffic.tracker->armed();
+    }
+    EXPECT_LT(armed, 200u);
+}
+
 TEST(UsageTracker, AmongManyWhoBeginToSendItTakesAnInterval) {
     TrackedTraffic traffic({.places = 2, .tracker = {.few = 2}});
     traffic.run(90ms, {{1, 50000}, {2, 20000}, {3, 20000}});
