@@ -126,32 +126,42 @@ void UsageTracker::expect_newcomers(Time now) {
     next_event_ = std::min(next_event_, now);
 }
 
+UsageTracker::Beginning UsageTracker::beginning() const {
+    Beginning result;
+    lru_.for_each([&](const Sample& sample) {
+        if (sample.is_empty()) return;
+        const bool is_known = sample.hook->entry != kNoEntry;
+        result.is_of_known |= is_known;
+        if (is_known) return;
+        const uint64_t messages = sample.messages + sample.whole_messages;
+        Beginning::Part& part =
+            value_of(sample.id).competes ? result.competing : result.without_rivals;
+        ++part.senders;
+        part.messages += messages;
+    });
+    return result;
+}
+
 // Of those of whom nothing is known yet, all that send may be promoted: few of them compete for
 // places, after a time in which nobody sent, or none does.
 bool UsageTracker::has_begun() const {
     if (!is_eager_ || evicted_) return false;
-    const bool is_first = is_quiet() && free_count_ == capacity();
-    uint64_t senders = 0, messages = 0, competing = 0;
-    lru_.for_each([&](const Sample& sample) {
-        if (sample.is_empty() || sample.hook->entry != kNoEntry) return;
-        const bool competes = value_of(sample.id).competes;
-        if (competes && !is_first) return;
-        competing += competes ? 1 : 0;
-        ++senders;
-        messages += sample.messages + sample.whole_messages;
-    });
-    return senders > 0 && competing <= options_.few && messages >= kRepeated * senders;
+    const Beginning seen = beginning();
+    Beginning::Part part = seen.without_rivals;
+    if (is_quiet() && free_count_ == capacity() && seen.competing.senders <= options_.few) {
+        part.senders += seen.competing.senders;
+        part.messages += seen.competing.messages;
+    }
+    return part.senders > 0 && part.messages >= kRepeated * part.senders;
 }
 
-// Somebody new may send at any moment; those who are known already have time.
+// Somebody new may send at any moment. Those who are known already have time, and of many the best
+// are not found by a look at all that the first of them send.
 bool UsageTracker::is_eager(Time now) const {
     if (now < expecting_until_) return true;
     if (options_.few == 0 || !is_quiet()) return false;
-    bool goes_on = false;
-    lru_.for_each([&](const Sample& sample) {
-        goes_on |= !sample.is_empty() && sample.hook->entry != kNoEntry;
-    });
-    return !goes_on;
+    const Beginning seen = beginning();
+    return !seen.is_of_known && seen.competing.senders <= options_.few;
 }
 
 bool UsageTracker::was_silent() const {

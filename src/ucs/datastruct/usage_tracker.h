@@ -272,6 +272,15 @@ class UsageTracker {
     void begin_closing(Time now);
     void closing_step();
     bool is_quiet() const { return rounds_ == 0 || silent_time_ > Duration::zero(); }
+    // Who has sent in this interval.
+    struct Beginning {
+        struct Part {
+            uint64_t senders = 0, messages = 0;
+        };
+        Part competing, without_rivals;  // of those of whom nothing is known yet
+        bool is_of_known = false;        // others have, too
+    };
+    Beginning beginning() const;
     bool has_begun() const;
     bool is_eager(Time now) const;
     bool was_silent() const;
