@@ -16,12 +16,16 @@ namespace ucs {
 
 namespace {
 
-std::atomic<uint32_t> known_number{0};  // of this process; 0: to be asked for
+// Of this process; 0: to be asked for.
+std::atomic<uint32_t> known_number{0};
+std::atomic<uint64_t> known_start{0};
 
 uint32_t ask_for_number() {
     static const bool is_forgotten_in_children =
-        pthread_atfork(nullptr, nullptr,
-                       [] { known_number.store(0, std::memory_order_relaxed); }) == 0;
+        pthread_atfork(nullptr, nullptr, [] {
+            known_number.store(0, std::memory_order_relaxed);
+            known_start.store(0, std::memory_order_relaxed);
+        }) == 0;
     const auto number = static_cast<uint32_t>(getpid());
     if (is_forgotten_in_children) known_number.store(number, std::memory_order_relaxed);
     return number;
@@ -66,7 +70,13 @@ std::optional<Process> Process::find(uint32_t pid) {
 
 Process Process::self() {
     const uint32_t pid = own_number();
-    return find(pid).value_or(Process{pid, 0});
+    uint64_t start = known_start.load(std::memory_order_relaxed);
+    if (start != 0) return {pid, start};
+    start = find(pid).value_or(Process{pid, 0}).start_time;
+    // Where a child would not forget it, it is not remembered.
+    if (known_number.load(std::memory_order_relaxed) != 0)
+        known_start.store(start, std::memory_order_relaxed);
+    return {pid, start};
 }
 
 bool Process::is_alive() const {

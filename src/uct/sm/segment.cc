@@ -15,6 +15,7 @@
 
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
+#include "ucs/sys/process.h"
 
 namespace uct::sm {
 
@@ -74,7 +75,7 @@ MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
 
 SharedSegment::SharedSegment(int descriptor, uint64_t nonce)
     : descriptor_(descriptor),
-      name_{nonce, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(descriptor)} {}
+      name_{nonce, ucs::Process::own_number(), static_cast<uint32_t>(descriptor)} {}
 
 SharedSegment::~SharedSegment() {
     close(descriptor_);
