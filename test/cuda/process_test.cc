@@ -41,6 +41,8 @@ using cuda_test::Kind;
 
 constexpr int kSocket = 100;
 constexpr const char* kPeerMark = "--peer";
+// A peer that does not use CUDA.
+constexpr const char* kPlainPeerMark = "--plain-peer";
 constexpr size_t kMostAddress = 2000;
 
 struct Command {
@@ -53,6 +55,8 @@ struct Command {
         kExpose,  // to one-sided operations; a Key follows the reply
         kCheck,   // does it hold the bytes?
         kLook,    // how much memory of devices the process has open
+        kCount,   // copies that it has begun; counted on the stand-in
+        kFault,   // what its driver answers from now on: kFaults[seed]
         kEnd,
     };
     What what;
@@ -62,6 +66,7 @@ struct Command {
     uint64_t length;
     uint32_t id;  // the buffer: made at its first use; kSendAll: how many, all at once
 };
+constexpr const char* kFaults[] = {"", "run:719", "cuIpcOpenMemHandle:1"};
 struct Reply {
     ucs_status_t status;
     uint32_t is_right;
@@ -147,10 +152,7 @@ class Side {
     }
     ~Side() {
         for (ucp_mem_h memory : exposed_) (void)ucp_mem_unmap(context_, memory);
-        ucp_request_param_t params{};
-        params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-        params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-        (void)wait(ucp_ep_close_nbx(endpoint_, &params));
+        if (endpoint_ != nullptr) (void)wait(close(UCP_EP_CLOSE_FLAG_FORCE));
         ucp_worker_destroy(worker_);
         ucp_cleanup(context_);
     }
@@ -193,6 +195,14 @@ class Side {
     ucs_status_t put(const Buffer& from, size_t length, const Key& key, ucp_rkey_h unpacked) {
         return wait(ucp_put_nbx(endpoint_, from.data(), length, key.address, unpacked, &plain_));
     }
+    ucs_status_ptr_t begin_put(const Buffer& from, size_t offset, size_t length, uint64_t address,
+                               ucp_rkey_h unpacked) {
+        return ucp_put_nbx(endpoint_, from.data() + offset, length, address, unpacked, &plain_);
+    }
+    ucs_status_ptr_t begin_get(Buffer& to, size_t offset, size_t length, uint64_t address,
+                               ucp_rkey_h unpacked) {
+        return ucp_get_nbx(endpoint_, to.data() + offset, length, address, unpacked, &plain_);
+    }
     ucs_status_t get(Buffer& to, size_t length, const Key& key, ucp_rkey_h unpacked) {
         return wait(ucp_get_nbx(endpoint_, to.data(), length, key.address, unpacked, &plain_));
     }
@@ -220,6 +230,7 @@ class Side {
         ucp_request_param_t params{};
         return wait(ucp_ep_flush_nbx(endpoint_, &params));
     }
+    void fence() { EXPECT_EQ(ucp_worker_fence(worker_), UCS_OK); }
     void progress() { ucp_worker_progress(worker_); }
     ucs_status_t wait(ucs_status_ptr_t operation) {
         if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
@@ -227,6 +238,12 @@ class Side {
         const ucs_status_t status = ucp_request_check_status(operation);
         ucp_request_free(operation);
         return status;
+    }
+    ucs_status_ptr_t close(unsigned flags) {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        params.flags = flags;
+        return ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &params);
     }
     void cancel(ucs_status_ptr_t operation) { ucp_request_cancel(worker_, operation); }
     bool has_failed() const { return has_failed_; }
@@ -278,8 +295,8 @@ void send_all(Side& side, const Command& command) {
 }
 
 // What the other process does.
-int serve() {
-    cuda_test::use_device(0);
+int serve(bool has_device) {
+    if (has_device) cuda_test::use_device(0);
     Side side(kSocket);
     std::map<uint32_t, std::unique_ptr<Buffer>> buffers;
     Command command{};
@@ -291,7 +308,16 @@ int serve() {
             write_all(kSocket, Reply{UCS_OK, 1});
             continue;
         }
-        cuda_test::use_device(command.device);
+        if (has_device) cuda_test::use_device(command.device);
+        if (command.what == Command::What::kCount) {
+            write_all(kSocket, Reply{UCS_OK, 1, cuda_test::calls_of("cuMemcpyAsync")});
+            continue;
+        }
+        if (command.what == Command::What::kFault) {
+            cuda_test::set_faults(kFaults[command.seed]);
+            write_all(kSocket, Reply{UCS_OK, 1});
+            continue;
+        }
         if (command.what == Command::What::kLook) {
             write_all(kSocket, Reply{UCS_OK, 1, memory_in_use()});
             continue;
@@ -330,14 +356,14 @@ int serve() {
 
 class Peer {
   public:
-    Peer() {
+    explicit Peer(const char* kind = kPeerMark) {
         int ends[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
         posix_spawn_file_actions_t actions;
         (void)posix_spawn_file_actions_init(&actions);
         (void)posix_spawn_file_actions_adddup2(&actions, ends[1], kSocket);
         char program[] = "/proc/self/exe";
-        std::string mark = kPeerMark;
+        std::string mark = kind;
         char* const arguments[] = {program, mark.data(), nullptr};
         EXPECT_EQ(posix_spawn(&process_, program, &actions, nullptr, arguments, environ), 0);
         (void)posix_spawn_file_actions_destroy(&actions);
@@ -388,6 +414,15 @@ class Peer {
         tell({Command::What::kLook, Kind::kHeap, 0, 0, 0, 0});
         return answer().copies;
     }
+    uint64_t copies() {
+        tell({Command::What::kCount, Kind::kHeap, 0, 0, 0, 0});
+        return answer().copies;
+    }
+    void set_faults(uint32_t which) {
+        tell({Command::What::kFault, Kind::kHeap, 0, which, 0, 0});
+        (void)answer();
+    }
+    void kill() const { (void)::kill(process_, SIGKILL); }
     void free(uint32_t id) {
         tell({Command::What::kFree, Kind::kDevice, 0, 0, 0, id});
         (void)answer();
@@ -862,6 +897,260 @@ TEST_F(ProcessTest, AnAccessPastTheEndOfAKeyIsRefused) {
     EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
 }
 
+// --- puts and gets that the target's devices copy ---
+
+// Between memory of a device here and what the peer has, which no device here reaches.
+class PeerCopiesTest : public ProcessTest {
+  protected:
+    static constexpr size_t kMost = 3 << 20;
+
+    // The peer has something of that kind, and a key is here.
+    void expose(Kind kind, size_t length = kMost) {
+        there = kind;
+        key = peer->expose(kind, ++seed, length, 1);
+        unpacked = peer->side().unpack(key);
+    }
+    void hide() {
+        if (unpacked != nullptr) ucp_rkey_destroy(unpacked);
+        unpacked = nullptr;
+        peer->free(1);
+    }
+    void TearDown() override {
+        if (unpacked != nullptr) ucp_rkey_destroy(unpacked);
+    }
+    void put_checked(Buffer& here, size_t length) {
+        here.fill(++seed);
+        ASSERT_EQ(peer->side().put(here, length, key, unpacked), UCS_OK);
+        ASSERT_EQ(peer->check(there, seed, length, 1).is_right, 1u);
+    }
+    void get_checked(Buffer& here, size_t length) {
+        here.clear();
+        ASSERT_EQ(peer->side().get(here, length, key, unpacked), UCS_OK);
+        ASSERT_TRUE(here.holds(seed, 0, length));
+    }
+    // Until the peer has a way to what is here.
+    void put_until_copied_there(Buffer& here) {
+        for (int tries = 0;; ++tries) {
+            // Nobody counts on a real device: after so many it has a way.
+            if (tries == 1000 && cuda_test::is_real()) return;
+            ASSERT_LT(tries, 1000) << "the target does not copy";
+            const uint64_t before = peer->copies();
+            ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+            if (peer->copies() != before) return;
+        }
+    }
+    static uint64_t own_copies() { return cuda_test::calls_of("cuMemcpyAsync"); }
+
+    Kind there = Kind::kPinned;
+    Key key{};
+    ucp_rkey_h unpacked = nullptr;
+};
+
+TEST_F(PeerCopiesTest, BetweenDevicesAndHostMemoryAreTheTargetsCopies) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    constexpr size_t kChunk = 256 << 10;  // of memory that is not pinned
+    for (const Kind host : {Kind::kPinned, Kind::kRegistered, Kind::kHeap, Kind::kPool}) {
+        expose(host);
+        for (const Kind kind : {Kind::kDevice, Kind::kSharedVirtual, Kind::kSharedPool}) {
+            SCOPED_TRACE(std::string(cuda_test::name_of(kind)) + " and there " +
+                         cuda_test::name_of(host));
+            Buffer here(kind, kMost);
+            ASSERT_NO_FATAL_FAILURE(put_until_copied_there(here));
+            for (const size_t length : {size_t{20000}, size_t{100003}, kLong, kMost}) {
+                const uint64_t copies = host == Kind::kHeap ? (length + kChunk - 1) / kChunk : 1;
+                here.fill(++seed);
+                const uint64_t mine = own_copies(), theirs = peer->copies();
+                ASSERT_EQ(peer->side().put(here, length, key, unpacked), UCS_OK);
+                EXPECT_EQ(peer->copies(), theirs + copies) << "put of " << length;
+                EXPECT_EQ(own_copies(), mine) << "put of " << length;
+                ASSERT_EQ(peer->check(host, seed, length, 1).is_right, 1u);
+                here.clear();
+                const uint64_t again = own_copies(), before = peer->copies();
+                ASSERT_EQ(peer->side().get(here, length, key, unpacked), UCS_OK);
+                EXPECT_EQ(peer->copies(), before + copies) << "get of " << length;
+                EXPECT_EQ(own_copies(), again) << "get of " << length;
+                ASSERT_TRUE(here.holds(seed, 0, length));
+            }
+        }
+        hide();
+    }
+}
+
+// More at a time than there is memory to stage them through.
+TEST_F(PeerCopiesTest, ManyAtATime) {
+    constexpr size_t kPart = 300000, kParts = 64;
+    Buffer here(Kind::kDevice, kPart * kParts);
+    for (const Kind host : {Kind::kPinned, Kind::kHeap}) {
+        SCOPED_TRACE(cuda_test::name_of(host));
+        expose(host, kPart * kParts);
+        ASSERT_NO_FATAL_FAILURE(put_until_copied_there(here));
+        for (int round = 0; round < 3; ++round) {
+            here.fill(++seed);
+            const uint64_t mine = own_copies();
+            std::vector<ucs_status_ptr_t> operations;
+            for (size_t at = 0; at < here.length(); at += kPart)
+                operations.push_back(
+                    peer->side().begin_put(here, at, kPart, key.address + at, unpacked));
+            ASSERT_EQ(peer->side().flush(), UCS_OK);
+            EXPECT_EQ(own_copies(), mine);
+            ASSERT_EQ(peer->check(host, seed, here.length(), 1).is_right, 1u);
+            for (ucs_status_ptr_t each : operations) EXPECT_EQ(peer->side().wait(each), UCS_OK);
+            here.clear();
+            operations.clear();
+            const uint64_t again = own_copies();
+            for (size_t at = 0; at < here.length(); at += kPart)
+                operations.push_back(
+                    peer->side().begin_get(here, at, kPart, key.address + at, unpacked));
+            for (ucs_status_ptr_t each : operations) EXPECT_EQ(peer->side().wait(each), UCS_OK);
+            EXPECT_EQ(own_copies(), again);
+            ASSERT_TRUE(here.holds(seed));
+        }
+        hide();
+    }
+}
+
+// The first of them, put and get, are staged, whatever comes behind a fence.
+TEST_F(PeerCopiesTest, FencesHoldBeforeThereIsAWay) {
+    for (int round = 0; round < 10; ++round) {
+        Buffer here(Kind::kDevice, kLong), later(Kind::kDevice, kLong);
+        expose(Kind::kPinned, kLong);
+        here.fill(seed + 1);
+        later.fill(seed + 2);
+        seed += 2;
+        std::vector<ucs_status_ptr_t> puts;
+        for (int again = 0; again < 3; ++again) {
+            puts.push_back(peer->side().begin_put(here, 0, kLong, key.address, unpacked));
+            peer->side().fence();
+            puts.push_back(peer->side().begin_put(later, 0, kLong, key.address, unpacked));
+            peer->side().fence();
+        }
+        ASSERT_EQ(peer->side().flush(), UCS_OK);
+        EXPECT_EQ(peer->check(Kind::kPinned, seed, kLong, 1).is_right, 1u);
+        for (ucs_status_ptr_t each : puts) EXPECT_EQ(peer->side().wait(each), UCS_OK);
+        hide();
+    }
+}
+
+TEST_F(PeerCopiesTest, APeerWithoutCudaIsServedByMessages) {
+    peer = std::make_unique<Peer>(kPlainPeerMark);
+    Buffer here(Kind::kDevice, kMost);
+    expose(Kind::kHeap);
+    for (int round = 0; round < 6; ++round) {
+        ASSERT_NO_FATAL_FAILURE(put_checked(here, kMost));
+        ASSERT_NO_FATAL_FAILURE(get_checked(here, kMost));
+    }
+}
+
+TEST_F(PeerCopiesTest, MemoryThatThePeerCannotOpenIsStaged) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "faults are injected on the stand-in only";
+    peer->set_faults(2);
+    Buffer here(Kind::kDevice, kLong);
+    expose(Kind::kPinned, kLong);
+    for (int round = 0; round < 6; ++round) {
+        ASSERT_NO_FATAL_FAILURE(put_checked(here, kLong));
+        ASSERT_NO_FATAL_FAILURE(get_checked(here, kLong));
+    }
+    peer->set_faults(0);
+    Buffer pool(Kind::kPool, kLong);
+    ASSERT_NO_FATAL_FAILURE(put_checked(pool, kLong));
+    ASSERT_NO_FATAL_FAILURE(get_checked(pool, kLong));
+}
+
+TEST_F(PeerCopiesTest, MemoryThatIsFreedAndAllocatedAnew) {
+    expose(Kind::kPinned, kLong);
+    for (int round = 0; round < 20; ++round) {
+        Buffer here(Kind::kDevice, kLong);
+        for (int again = 0; again < 3; ++again) {
+            ASSERT_NO_FATAL_FAILURE(put_checked(here, kLong));
+            ASSERT_NO_FATAL_FAILURE(get_checked(here, kLong));
+        }
+    }
+}
+
+// The peer is told of the end of what it has mapped.
+TEST_F(PeerCopiesTest, MemoryThatIsFreedComesBack) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "mappings are counted on the stand-in only";
+    expose(Kind::kPinned, kLong);
+    const auto round = [&] {
+        Buffer here(Kind::kDevice, kLong);
+        ASSERT_NO_FATAL_FAILURE(put_until_copied_there(here));
+    };
+    ASSERT_NO_FATAL_FAILURE(round());
+    const uint64_t mine = memory_in_use(), theirs = peer->memory_in_use();
+    for (int i = 0; i < 30; ++i) ASSERT_NO_FATAL_FAILURE(round());
+    constexpr uint64_t kOnTheirWay = 12;
+    for (int tries = 0; peer->memory_in_use() > theirs + kOnTheirWay; ++tries)
+        ASSERT_LT(tries, 10000) << peer->memory_in_use() << " in use, before " << theirs;
+    EXPECT_LE(memory_in_use(), mine + kOnTheirWay);
+}
+
+TEST_F(PeerCopiesTest, AnAccessPastTheEndOfTheKeyIsRefused) {
+    Buffer here(Kind::kDevice, kLong);
+    expose(Kind::kPinned, kLong);
+    ASSERT_NO_FATAL_FAILURE(put_until_copied_there(here));
+    ASSERT_NO_FATAL_FAILURE(put_checked(here, kLong));
+    here.clear();
+    ++key.address;
+    EXPECT_NE(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    EXPECT_EQ(peer->check(Kind::kPinned, seed, kLong, 1).is_right, 1u);
+}
+
+TEST_F(PeerCopiesTest, ADeviceOfThePeerThatIsLostEndsPuts) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "faults are injected on the stand-in only";
+    Buffer here(Kind::kDevice, kLong);
+    expose(Kind::kPinned, kLong);
+    ASSERT_NO_FATAL_FAILURE(put_until_copied_there(here));
+    peer->set_faults(1);
+    EXPECT_NE(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+}
+
+// At some point of the copies, this process goes on.
+TEST_F(PeerCopiesTest, APeerThatIsKilledInTheMiddle) {
+    for (int round = 0; round < 8; ++round) {
+        peer = std::make_unique<Peer>();
+        Buffer here(Kind::kDevice, kMost);
+        expose(round % 2 == 0 ? Kind::kPinned : Kind::kHeap);
+        for (int again = 0; again < 5; ++again) {
+            ASSERT_NO_FATAL_FAILURE(put_checked(here, kMost));
+            ASSERT_NO_FATAL_FAILURE(get_checked(here, kMost));
+        }
+        std::vector<ucs_status_ptr_t> operations;
+        for (int each = 0; each < 20; ++each) {
+            operations.push_back(
+                each % 2 == 0 ? peer->side().begin_put(here, 0, kMost, key.address, unpacked)
+                              : peer->side().begin_get(here, 0, kMost, key.address, unpacked));
+        }
+        for (int steps = 0; steps < 100 * round; ++steps) peer->side().progress();
+        peer->kill();
+        for (ucs_status_ptr_t each : operations) (void)peer->side().wait(each);
+        ucp_rkey_destroy(unpacked);
+        unpacked = nullptr;
+    }
+}
+
+TEST_F(PeerCopiesTest, AnEndpointThatIsClosedWhileTheyAreUnderWay) {
+    for (const unsigned flags : {0u, unsigned{UCP_EP_CLOSE_FLAG_FORCE}}) {
+        peer = std::make_unique<Peer>();
+        Buffer here(Kind::kDevice, kMost);
+        expose(Kind::kPinned);
+        for (int again = 0; again < 5; ++again) ASSERT_NO_FATAL_FAILURE(put_checked(here, kMost));
+        here.fill(++seed);
+        std::vector<ucs_status_ptr_t> operations;
+        for (int each = 0; each < 20; ++each)
+            operations.push_back(peer->side().begin_put(here, 0, kMost, key.address, unpacked));
+        ucp_rkey_destroy(std::exchange(unpacked, nullptr));
+        const ucs_status_t closed = peer->side().wait(peer->side().close(flags));
+        for (ucs_status_ptr_t each : operations) {
+            const ucs_status_t status = peer->side().wait(each);
+            EXPECT_TRUE(status == UCS_OK || flags != 0) << ucs_status_string(status);
+        }
+        if (flags == 0) {
+            EXPECT_EQ(closed, UCS_OK);
+            EXPECT_EQ(peer->check(Kind::kPinned, seed, kMost, 1).is_right, 1u);
+        }
+    }
+}
+
 TEST_F(ProcessTest, PinnedMemoryIsWrittenByTheReceiversDevice) {
     if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
     Buffer here(Kind::kPinned, kLong);
@@ -910,7 +1199,9 @@ TEST_F(ProcessTest, APeerThatIsKilledInTheMiddle) {
 }
 
 // Its context serves nobody any more: the last test of the process.
-TEST_F(ProcessTest, ZADeviceThatIsLostEndsPuts) {
+class LostDeviceTest : public ProcessTest {};
+
+TEST_F(LostDeviceTest, ZADeviceThatIsLostEndsPuts) {
     if (cuda_test::is_real()) GTEST_SKIP() << "faults are injected on the stand-in only";
     const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
     ucp_rkey_h unpacked = peer->side().unpack(key);
@@ -934,9 +1225,10 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
             "run test/cuda/processes.sh in the build folder, which says where the CUDA module is");
         return 77;
     }
-    const bool is_peer = argc == 2 && std::strcmp(argv[1], kPeerMark) == 0;
+    const bool is_plain = argc == 2 && std::strcmp(argv[1], kPlainPeerMark) == 0;
+    const bool is_peer = is_plain || (argc == 2 && std::strcmp(argv[1], kPeerMark) == 0);
     testing::InitGoogleTest(&argc, argv);
     const ucs::test::LeaksFail log;
     cuda_test::choose_driver();
-    return is_peer ? serve() : RUN_ALL_TESTS();
+    return is_peer ? serve(!is_plain) : RUN_ALL_TESTS();
 }

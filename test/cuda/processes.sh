@@ -15,7 +15,8 @@ process_test sm *
 process_test sm *.Many* UCX_CUDA_STREAM_WRITES=n
 process_test sm *.BetweenAll* UCX_CUDA_DIRECT=n
 process_test sm *.BetweenAll*:*.PutsAndGets*:*.Many*:*.Resident*:*.ZADevice* UCX_CUDA_RESIDENT=y
-process_test tcp *.Many*:*Killed*:*PastTheEnd*
+process_test tcp *.Many*:*Killed*:*PastTheEnd*:-PeerCopies*.Many*:PeerCopies*PastTheEnd*
+process_test sm PeerCopies*.Many*:PeerCopies*.Fences* UCX_DYNAMIC_TL_SWITCH_INTERVAL=2ms UCX_DYNAMIC_TL_MIN_RESIDENCE=0 UCX_DYNAMIC_TL_MIN_SCORE=1
 stream_process_test sm *
 stream_process_test sm *ToAndFro:*Graphs:*Dies UCX_CUDA_STREAM_WRITES=n
 kernel_process_test sm *

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@
 
 #include "cuda/device.h"
 #include "ucp/api/ucp.h"
+#include "ucp/api/ucpx.h"
 
 namespace {
 
@@ -121,10 +123,11 @@ class TransferTest : public ::testing::Test {
     }
 
     // For each pair of kinds and each length: `transfer` moves `source` to `target`.
-    static void for_all(const std::function<void(Buffer& source, Buffer& target)>& transfer) {
+    static void for_all(const std::function<void(Buffer& source, Buffer& target)>& transfer,
+                        std::span<const size_t> lengths = kLengths) {
         uint32_t seed = 0;
         constexpr Kind kFew[] = {Kind::kHeap, Kind::kDevice};
-        for (const size_t length : {1, 8, 3000, 70000, 600003}) {
+        for (const size_t length : lengths) {
             // Every pair with a message that goes at once and one that is announced.
             const bool all = length == 8 || length == 70000;
             const std::span<const Kind> kinds =
@@ -171,6 +174,7 @@ class TransferTest : public ::testing::Test {
         ucp_rkey_h key = nullptr;
     };
 
+    static constexpr size_t kLengths[] = {1, 8, 3000, 70000, 600003};
     static Side *first, *second;
     static ucp_ep_h there, back;
     const ucp_request_param_t plain{};
@@ -310,6 +314,170 @@ TEST_F(TransferTest, Gets) {
                                    &plain)),
                   UCS_OK);
     });
+}
+
+// A range of memory in pieces of many lengths, one of them empty.
+std::vector<ucpx_piece_t> cut(std::byte* local, ucp_mem_h memory, uint64_t remote, ucp_rkey_h key,
+                              size_t length) {
+    constexpr size_t kLengths[] = {1, 64, 999, 0, 20000, 70001, 4096};
+    std::vector<ucpx_piece_t> pieces;
+    for (size_t at = 0; at < length; at += pieces.back().length) {
+        const size_t next = std::min(kLengths[pieces.size() % std::size(kLengths)], length - at);
+        pieces.push_back({local + at, remote + at, next, memory, key});
+    }
+    return pieces;
+}
+
+// Batches, and what the peer is told of them.
+class BatchTest : public TransferTest {
+  protected:
+    void SetUp() override {
+        TransferTest::SetUp();
+        if (IsSkipped()) return;
+        ASSERT_EQ(ucpx_worker_set_notification_handler(
+                      second->worker,
+                      [](void* arg, const ucpx_notification_t* notification) {
+                          *static_cast<uint64_t*>(arg) = notification->value;
+                      },
+                      &told),
+                  UCS_OK);
+    }
+    void TearDown() override {
+        if (!IsSkipped())
+            (void)ucpx_worker_set_notification_handler(second->worker, nullptr, nullptr);
+    }
+    static ucpx_batch_t batch_of(const std::vector<ucpx_piece_t>& pieces) {
+        ucpx_batch_t batch{};
+        batch.pieces = pieces.data();
+        batch.num_pieces = pieces.size();
+        batch.entry_size = sizeof(ucpx_piece_t);
+        return batch;
+    }
+    // The bytes are there when the peer is told, or when the batch has ended if it is not.
+    void put(const std::vector<ucpx_piece_t>& pieces, bool is_told) {
+        ucpx_batch_t batch = batch_of(pieces);
+        if (!is_told) {
+            ASSERT_EQ(wait(ucpx_put_batch_nbx(there, &batch, &plain)), UCS_OK);
+            return;
+        }
+        batch.field_mask = UCPX_BATCH_FIELD_NOTIFICATION;
+        batch.notification = ++number;
+        ucs_status_ptr_t request = ucpx_put_batch_nbx(there, &batch, &plain);
+        while (told != number) progress();
+        if (!is_done(request)) pending = request;
+    }
+    // What was still under way when the peer was told.
+    void end() { ASSERT_EQ(wait(std::exchange(pending, nullptr)), UCS_OK); }
+    static bool is_done(ucs_status_ptr_t request) {
+        EXPECT_FALSE(UCS_PTR_IS_ERR(request));
+        return !UCS_PTR_IS_PTR(request);
+    }
+
+    static constexpr size_t kLong[] = {70000, 600003};
+    uint64_t told = 0, number = 0;
+    ucs_status_ptr_t pending = nullptr;
+};
+
+TEST_F(BatchTest, Puts) {
+    bool is_told = false;
+    for_all(
+        [&](Buffer& source, Buffer& target) {
+            const Mapped mine(*first, back, source.data(), source.length());
+            const Mapped mapped(*second, there, target.data(), target.length());
+            is_told = !is_told;
+            ASSERT_NO_FATAL_FAILURE(
+                put(cut(source.data(), mine.memory, place(target), mapped.key, source.length()),
+                    is_told));
+            const auto bytes = target.bytes(), wanted = source.bytes();
+            EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), bytes.begin()))
+                << "told too early";
+            ASSERT_NO_FATAL_FAILURE(end());
+        },
+        kLong);
+}
+
+TEST_F(BatchTest, Gets) {
+    for_all(
+        [&](Buffer& source, Buffer& target) {
+            const Mapped mine(*first, back, target.data(), target.length());
+            const Mapped mapped(*second, there, source.data(), source.length());
+            const std::vector<ucpx_piece_t> pieces =
+                cut(target.data(), mine.memory, place(source), mapped.key, source.length());
+            const ucpx_batch_t batch = batch_of(pieces);
+            ASSERT_EQ(wait(ucpx_get_batch_nbx(there, &batch, &plain)), UCS_OK);
+        },
+        kLong);
+}
+
+// What the adapter does not take of the pieces' memory goes otherwise.
+TEST_F(BatchTest, OfMemoryThatTheAdapterRefuses) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "by injected faults";
+    constexpr size_t kLength = 300000;
+    Buffer here(Kind::kDevice, kLength), far(Kind::kDevice, kLength);
+    for (const bool is_here : {true, false}) {
+        cuda_test::set_faults(is_here ? "cuMemGetHandleForAddressRange:801" : "");
+        const Mapped mine(*first, back, here.data(), kLength);
+        cuda_test::set_faults(is_here ? "" : "cuMemGetHandleForAddressRange:801");
+        const Mapped theirs(*second, there, far.data(), kLength);
+        cuda_test::set_faults("");
+        const std::vector<ucpx_piece_t> pieces =
+            cut(here.data(), mine.memory, place(far), theirs.key, kLength);
+        here.fill(1);
+        far.clear();
+        ASSERT_NO_FATAL_FAILURE(put(pieces, is_here));
+        EXPECT_TRUE(far.holds(1));
+        ASSERT_NO_FATAL_FAILURE(end());
+        here.clear();
+        const ucpx_batch_t batch = batch_of(pieces);
+        ASSERT_EQ(wait(ucpx_get_batch_nbx(there, &batch, &plain)), UCS_OK);
+        EXPECT_TRUE(here.holds(1));
+    }
+}
+
+// Pieces of host memory and of a device's, to either, in one batch.
+TEST_F(BatchTest, OfSeveralKindsOfMemory) {
+    constexpr size_t kLength = 300000;
+    Buffer host(Kind::kHeap, kLength), device(Kind::kDevice, kLength);
+    Buffer there_host(Kind::kHeap, 2 * kLength), there_device(Kind::kDevice, 2 * kLength);
+    const Mapped mine(*first, back, host.data(), kLength);
+    const Mapped mine_too(*first, back, device.data(), kLength);
+    const Mapped far(*second, there, there_host.data(), 2 * kLength);
+    const Mapped far_too(*second, there, there_device.data(), 2 * kLength);
+    for (uint32_t seed = 1; seed < 9; ++seed) {
+        host.fill(seed);
+        device.fill(100 + seed);
+        there_host.clear();
+        there_device.clear();
+        std::vector<std::vector<ucpx_piece_t>> parts{
+            cut(host.data(), mine.memory, place(there_host), far.key, kLength),
+            cut(device.data(), mine_too.memory, place(there_host) + kLength, far.key, kLength),
+            cut(host.data(), mine.memory, place(there_device), far_too.key, kLength),
+            cut(device.data(), mine_too.memory, place(there_device) + kLength, far_too.key,
+                kLength)};
+        std::vector<ucpx_piece_t> pieces;
+        for (size_t i = 0; i < parts.front().size(); ++i) {
+            for (const auto& part : parts) pieces.push_back(part[i]);
+        }
+        ASSERT_NO_FATAL_FAILURE(put(pieces, seed % 2 == 0));
+        for (const Buffer* target : {&there_host, &there_device}) {
+            EXPECT_TRUE(target->holds(seed, 0, kLength));
+            EXPECT_TRUE(target->holds(100 + seed, kLength, kLength, size_t{0} - kLength));
+        }
+        ASSERT_NO_FATAL_FAILURE(end());
+        // And back.
+        const auto hosts = host.bytes(), devices = device.bytes();
+        host.clear();
+        device.clear();
+        pieces.clear();
+        for (size_t i = 0; i < parts.front().size(); ++i) {
+            pieces.push_back(parts[0][i]);
+            pieces.push_back(parts[3][i]);
+        }
+        const ucpx_batch_t batch = batch_of(pieces);
+        ASSERT_EQ(wait(ucpx_get_batch_nbx(there, &batch, &plain)), UCS_OK);
+        EXPECT_TRUE(host.bytes() == hosts);
+        EXPECT_TRUE(device.bytes() == devices);
+    }
 }
 
 bool is_over(const std::string& some) {

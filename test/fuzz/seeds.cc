@@ -128,6 +128,9 @@ std::vector<Input> messages() {
         Messages(links).add(AmId::kPut, EmulatedPut{kPeer, 1, memory, 1}, 8).input(),
         Messages(links).add(AmId::kGetRequest, EmulatedGet{kPeer, 1, memory, 8}).input(),
         Messages(links)
+            .add(AmId::kGetRequest, CopyMessage{{kPeer, 1, memory, 8}, {CopyRequest::kPut, {}}})
+            .input(),
+        Messages(links)
             .add(AmId::kAtomicRequest, EmulatedAtomic{kPeer, 1, memory, 1, 8, 1, 0})
             .input(),
         Messages(links)

@@ -30,4 +30,20 @@ MUTANTS = {
         {"    const bool has_none = any(uct::kAtomicCpu | uct::kAtomicDevice, 0);\n":
          "    const bool has_none = false;\n"},
         ("test/system/soft_fabric_test",), "*AtomicsAreTheProcessors*"),
+    "a device goes on in memory that was unmapped": (
+        "src/ucp/mem/domain_set.cc",
+        {"    for (RegionUser* const user : users_) user->let_go(region);\n": ""},
+        ("ucp_proto_test",), "*PeerCopies*Unmapped*"),
+    "a device copies whatever the rights are": (
+        "src/ucp/proto/rma/peer_copies.cc",
+        {"is_put ? UCP_MEM_MAP_PROT_REMOTE_WRITE : UCP_MEM_MAP_PROT_REMOTE_READ": "0"},
+        ("ucp_proto_test",), "*PeerCopies*Rights*"),
+    "a put that a peer's device does not copy waits for fences behind it": (
+        "src/ucp/proto/rma/emulation_origin.cc",
+        {"    request.flags |= Request::kAwaited;\n": ""},
+        ("ucp_proto_test",), "*PeerCopies*Fences*"),
+    "a version that is not known is asked for copies": (
+        "src/ucp/mem/remote_memory.cc",
+        {"copies.front() == static_cast<std::byte>(kCopyVersion)": "true"},
+        ("ucp_proto_test",), "*PeerCopies*LaterVersion*"),
 }

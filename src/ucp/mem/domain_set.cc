@@ -36,6 +36,7 @@ uint64_t AccessTable::add(Memory& memory) {
 void AccessTable::remove(uint64_t region) {
     const Memory* memory = slots_.find(Slots::Handle::unpack(region - 1));
     if (memory == nullptr) return;
+    for (RegionUser* const user : users_) user->let_go(region);
     bytes_ -= memory->length();
     published_.erase({reinterpret_cast<uintptr_t>(memory->address()), memory});
     slots_.erase(Slots::Handle::unpack(region - 1));

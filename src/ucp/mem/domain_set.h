@@ -19,6 +19,18 @@ namespace ucp {
 
 class Memory;
 
+// Who reads or writes memory of an AccessTable, on behalf of peers, beyond the call that found it
+// there.
+class RegionUser {
+  public:
+    // The memory of that name goes: when this returns, nobody touches it any more on this user's
+    // behalf.
+    virtual void let_go(uint64_t region) = 0;
+
+  protected:
+    ~RegionUser() = default;
+};
+
 // The mapped memory of a context, by names that remote keys carry.
 //
 // Transports without remote access have the target's processor do it on behalf of the peer; there
@@ -39,8 +51,11 @@ class AccessTable {
     size_t size() const { return slots_.size(); }
     // Of all that is in it.
     size_t bytes() const { return bytes_; }
-    // No effect for names that are not in use.
+    // All users have let go of it then. No effect for names that are not in use.
     void remove(uint64_t region);
+    // Users hear of each name that goes. Not owned.
+    void add_user(RegionUser& user) { users_.push_back(&user); }
+    void remove_user(RegionUser& user) { std::erase(users_, &user); }
     // Accesses without a name may go to this memory from now on. @return UCS_ERR_NO_MEMORY
     ucs_status_t publish(const Memory& memory);
     // Where a peer may access; null if it may not.
@@ -59,6 +74,7 @@ class AccessTable {
     // By address. A program may publish memory that overlaps, or the same twice.
     std::set<std::pair<uintptr_t, const Memory*>> published_;
     size_t longest_ = 0;  // bytes of the longest that was ever published
+    std::vector<RegionUser*> users_;
     uint64_t identity_;
     size_t bytes_ = 0;
 };

@@ -68,6 +68,19 @@ bool describe(const Memory& memory, ucs::MemoryExport& description) {
            ucs::MemoryDetectors::export_memory(memory.address(), memory.length(), description);
 }
 
+// An entry that stands in the place of a domain's.
+std::byte* pack_entry(uint32_t kind, std::span<const std::byte> bytes, std::byte* out) {
+    const PackedKeyEntry entry{kDeviceEntry, static_cast<uint8_t>(bytes.size()), kind};
+    std::memcpy(out, &entry, sizeof(entry));
+    std::memcpy(out + sizeof(entry), bytes.data(), bytes.size());
+    return out + sizeof(entry) + bytes.size();
+}
+
+// May devices of this process copy to or from it for a peer that asks?
+bool is_copied_on_request(const Memory& memory) {
+    return memory.region() != 0 && ucs::MemoryDetectors::readable_types() != 0;
+}
+
 }  // namespace
 
 size_t packed_key_size(const Memory& memory) {
@@ -76,6 +89,7 @@ size_t packed_key_size(const Memory& memory) {
         memory, [&](unsigned, Domain&, size_t length) { size += sizeof(PackedKeyEntry) + length; });
     ucs::MemoryExport description;
     if (describe(memory, description)) size += sizeof(PackedKeyEntry) + sizeof(description);
+    if (is_copied_on_request(memory)) size += sizeof(PackedKeyEntry) + sizeof(kCopyVersion);
     return size;
 }
 
@@ -97,9 +111,11 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
     ucs::MemoryExport description;
     if (describe(memory, description)) {
         static_assert(sizeof(description) <= UINT8_MAX);
-        const PackedKeyEntry entry{kDeviceEntry, sizeof(description), kDeviceKind};
-        std::memcpy(out, &entry, sizeof(entry));
-        std::memcpy(out + sizeof(entry), &description, sizeof(description));
+        out = pack_entry(kDeviceKind, std::as_bytes(std::span(&description, 1)), out);
+        ++header.entries;
+    }
+    if (is_copied_on_request(memory)) {
+        (void)pack_entry(kCopyKind, std::as_bytes(std::span(&kCopyVersion, 1)), out);
         ++header.entries;
     }
     std::memcpy(bytes.data(), &header, sizeof(header));

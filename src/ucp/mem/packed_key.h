@@ -41,6 +41,11 @@ struct PackedKeyEntry {
 // write it: the driver knows no other rights. In place of a domain's.
 inline constexpr uint8_t kDeviceEntry = UINT8_MAX;
 inline constexpr uint32_t kDeviceKind = 0x76656464;
+// The entry of one byte that says that the owner's devices copy between the memory and memory of a
+// peer's device if the peer asks for it (CopyRequest, proto/rma/emulation.h), and in which version.
+// In the same place, with a kind of its own; who does not know it asks for nothing.
+inline constexpr uint32_t kCopyKind = 0x79706f63;
+inline constexpr uint8_t kCopyVersion = 1;
 
 inline constexpr size_t kMaxPackedKey = 16384;
 // Bytes of a key to UCX without a memory domain: 8 of a map of domains, 1 of the memory's type.

@@ -26,6 +26,9 @@ ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
             return UCS_ERR_INVALID_ADDR;
         exported_.reset(new (std::nothrow) ucs::MemoryExport(exported));
     }
+    const std::span<const std::byte> copies = packed.find(kDeviceEntry, kCopyKind);
+    is_copied_on_request_ = copies.size() == sizeof(kCopyVersion) &&
+                            copies.front() == static_cast<std::byte>(kCopyVersion);
     DomainLock lock(domains);
     for (const DomainPair& pair : pairs) {
         if (count_ == kMaxKeys) break;
@@ -51,6 +54,7 @@ ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
 void RemoteMemory::close() {
     exported_.reset();
     is_exported_used_ = false;
+    is_copied_on_request_ = false;
     if (count_ == 0) return;
     DomainLock lock(*domains_);
     for (const Entry& entry : std::span(entries_).first(count_))

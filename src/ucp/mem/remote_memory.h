@@ -66,6 +66,9 @@ class RemoteMemory {
     // It is used so. @return true: for the first time
     bool use_exported() const { return !std::exchange(is_exported_used_, true); }
 
+    // The owner's devices copy between it and memory of a device here, if they are asked to.
+    bool is_copied_on_request() const { return is_copied_on_request_; }
+
     // As ucp_rkey_ptr: memory of this very process, or mapped into it.
     ucs_status_t pointer(uint64_t address, void** pointer) const;
     // An order by what the keys give access to.
@@ -85,6 +88,7 @@ class RemoteMemory {
     std::array<Entry, kMaxKeys> entries_;
     std::unique_ptr<ucs::MemoryExport> exported_;
     mutable bool is_exported_used_ = false;
+    bool is_copied_on_request_ = false;
 };
 
 }  // namespace ucp

@@ -42,6 +42,8 @@ struct CostModel {
     // A copy by a device from or to memory of another one of its host, from its start to its known
     // end.
     CostEntry device_read{8e-6, 1 / 380e9};
+    // The same between memory of a device and pinned memory of its host.
+    CostEntry device_host{8e-6, 1 / 50e9};
     // Until the processor of a peer that does something else looks at a put or get for it.
     CostEntry peer_turn{2e-6, 0};
     // The most that zero copy of memory that is registered already costs, and of memory that has

@@ -299,6 +299,14 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
         }
         const int ends = (is_of_device(buffer) ? 1 : 0) + (remote != RemoteClass::kHost ? 1 : 0);
         const double base = ways * lanes.latency + 2 * lanes.overhead + costs.peer_turn.base;
+        // The peer's devices copy, if the peer has any, and a way to the memory here.
+        if (is_of_device(buffer) && remote != RemoteClass::kDescribed && lanes.device_reads &&
+            thresholds.may_read) {
+            const CostEntry& copy =
+                remote == RemoteClass::kHost ? costs.device_host : costs.device_read;
+            list.add(Protocol::kDirect, 0, SIZE_MAX,
+                     {base + copy.base, copy.per_byte, copy.origin});
+        }
         list.add(
             Protocol::kByMessages, 0, SIZE_MAX,
             with_staging({base, wire(lanes.bandwidth) + 2 * costs.copy.per_byte, costs.copy.origin},

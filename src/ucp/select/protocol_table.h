@@ -52,7 +52,8 @@ enum class Protocol : uint8_t {
     kByMessages,      // the peer's processor acts: the lane lacks the operation
     kRendezvous,      // announced; the data moves when the receiver has a buffer
     kRendezvousBulk,  // the same, the data in slices over all paths
-    kDirect,          // a device of one end reads or writes the other's; messages are announced
+    kDirect,          // a device of one end reads or writes the other's memory; messages are
+                      // announced, puts and gets of other memory than described ask the peer for it
 };
 std::string_view name(Protocol protocol);
 inline bool is_announced(Protocol protocol) {

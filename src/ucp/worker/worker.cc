@@ -250,6 +250,7 @@ unsigned Worker::run_deferred() {
     unsigned events = requests_.run_deferred();
     if (on_stream_ != nullptr) events += on_stream_->run_deferred();
     events += rndv_.run_deferred();
+    events += one_sided_.run_deferred();
     events += tags_.run_deferred();
     events += am_handlers_.run_deferred();
     events += notifier_.run_deferred();

@@ -153,7 +153,7 @@ class MemoryDetector : public RegistryEntry {
     // memory or memory of this detector's. Both sides stay as they are until the copy has ended.
     // UCS_ERR_NO_RESOURCE: this process has no way to that memory yet; one is opened aside, for
     // later copies. UCS_ERR_UNSUPPORTED: there is none. UCS_ERR_INVALID_PARAM: the description is
-    // not sound.
+    // not sound. UCS_ERR_BUSY: there is a way, but what it takes is in use by other copies.
     virtual ucs_status_t fetch(const MemoryExport& from, void* to, size_t length,
                                AsyncCopy** copy) {
         return UCS_ERR_UNSUPPORTED;

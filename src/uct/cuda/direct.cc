@@ -112,7 +112,7 @@ ucs_status_t DirectCopy::begin_in_windows(StagingPool& staging) {
     for (Window& window : windows_) {
         if (status != UCS_OK || begun_ == plan_.length) break;
         window.chunk = staging.take();
-        status = window.chunk == nullptr ? UCS_ERR_NO_RESOURCE : fill(window);
+        status = window.chunk == nullptr ? UCS_ERR_BUSY : fill(window);
     }
     if (status != UCS_OK) wait_for_windows();
     return status;

@@ -68,6 +68,25 @@ ucs_status_t post_emulated_get(Request& request, const Lane& lane) {
     return post_message(lane, AmId::kGetRequest, message);
 }
 
+ucs_status_t post_copy_request(Request& request, const Lane& lane) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    const bool is_put = rma.direction == bulk::Direction::kPut;
+    CopyMessage message{.get = {request.endpoint->local_uuid(), request.wire_id,
+                                access_to(*rma.remote, rma.address), rma.length},
+                        .copy = {is_put ? CopyRequest::kPut : CopyRequest::kGet, {}}};
+    ucs::MemoryExport described;
+    if (lane.attributes.am.max_bcopy < sizeof(message) ||
+        !rma.owner->direct.describe_in_request(*request.endpoint, {rma.buffer, rma.length},
+                                               &described)) {
+        request.post = is_put ? post_emulated_put : post_emulated_get;
+        return request.post(request, lane);
+    }
+    message.copy.there = described;
+    rma.described = described.buffer;
+    count_remote(request, rma.number);
+    return post_message(lane, AmId::kGetRequest, message);
+}
+
 ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
     AtomicRequest& atomic = request.part<AtomicRequest>();
     EmulatedAtomic message{request.endpoint->local_uuid(),
@@ -95,7 +114,8 @@ Request* find_operation(OneSided& owner, uint64_t id, uint64_t from) {
         request->endpoint->remote_uuid() != from)
         return nullptr;
     const Request::Post post = request->post;
-    return post == post_emulated_put || post == post_emulated_get || post == post_emulated_atomic
+    return post == post_emulated_put || post == post_emulated_get || post == post_copy_request ||
+                   post == post_emulated_atomic
                ? request
                : nullptr;
 }
@@ -119,13 +139,30 @@ ucs_status_t on_answer(void* arg, void* data, size_t length, uct::ReceiveDescrip
     return UCS_OK;
 }
 
+// The target's devices do not copy: the operation goes by messages, in the place that it has among
+// those that fences wait for.
+void go_on_by_messages(Request& request) {
+    const bool is_put = request.part<RmaOperation>().direction == bulk::Direction::kPut;
+    request.post = is_put ? post_emulated_put : post_emulated_get;
+    request.flags |= Request::kAwaited;
+    ++request.count;  // for posting; the answer's reference is for the next answer
+    request.endpoint->start(request);
+}
+
 void take_done(OneSided& owner, Request& request, const EmulatedDone& done, Payload rest) {
     if (!rest.empty() || done.status > 0 || done.status <= UCS_ERR_LAST ||
-        (done.status == UCS_OK && request.post != post_emulated_put)) {
+        (done.status == UCS_OK && request.post != post_emulated_put &&
+         request.post != post_copy_request)) {
         ucs::log_warn("malformed answer to a one-sided operation dropped");
         return;
     }
     const auto status = static_cast<ucs_status_t>(done.status);
+    if (request.post == post_copy_request) {
+        owner.direct.request_answered(request.part<RmaOperation>().described, done.from,
+                                      status == UCS_ERR_UNSUPPORTED);
+        if (status == UCS_ERR_UNSUPPORTED || status == UCS_ERR_NO_RESOURCE)
+            return go_on_by_messages(request);
+    }
     Endpoint& endpoint = *request.endpoint;
     owner.requests.answered(request, status);
     // As a device would: a wrong key or range ends the endpoint.
@@ -207,6 +244,10 @@ void take_value(OneSided& owner, Request& request, const EmulatedAtomicReply& re
 }
 
 }  // namespace
+
+void request_copy(Request& request) {
+    emulate(request, post_copy_request);
+}
 
 void emulate_rma(Request& request) {
     const bool is_put = request.part<RmaOperation>().direction == bulk::Direction::kPut;

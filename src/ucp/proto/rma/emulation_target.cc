@@ -18,10 +18,7 @@ void* find_memory(OneSided& owner, const RemoteAccess& access, uint64_t length, 
 }
 
 void answer(OneSided& owner, uint64_t to, uint64_t request, ucs_status_t status) {
-    Endpoint* endpoint = owner.endpoints.find(to);
-    if (endpoint == nullptr) return;
-    const EmulatedDone done{endpoint->local_uuid(), request, static_cast<int8_t>(status)};
-    endpoint->send_control(AmId::kRmaAck, std::as_bytes(std::span(&done, 1)));
+    answer_operation(owner.endpoints, to, request, status);
 }
 
 void refuse(OneSided& owner, uint64_t from, uint64_t request) {
@@ -148,6 +145,9 @@ ucs_status_t post_answer(Request& request, const Lane& lane) {
 
 void serve_get(OneSided& owner, const EmulatedGet& get, Payload rest) {
     Endpoint* endpoint = owner.endpoints.find(get.from);
+    CopyRequest copy;
+    if (endpoint != nullptr && read_whole(rest.data(), rest.size(), &copy))
+        return owner.serve_copy(get, copy);
     if (!rest.empty() || endpoint == nullptr) {
         ucs::log_warn("get of an unknown worker dropped");
         return;
@@ -219,6 +219,14 @@ void serve_atomic(OneSided& owner, const EmulatedAtomic& atomic, Payload rest) {
 }
 
 }  // namespace
+
+void answer_operation(EndpointTable& endpoints, uint64_t to, uint64_t request,
+                      ucs_status_t status) {
+    Endpoint* const endpoint = endpoints.find(to);
+    if (endpoint == nullptr) return;
+    const EmulatedDone done{endpoint->local_uuid(), request, static_cast<int8_t>(status)};
+    endpoint->send_control(AmId::kRmaAck, std::as_bytes(std::span(&done, 1)));
+}
 
 void add_emulation_target_handlers(OneSided& owner, InterfaceSet& interfaces) {
     interfaces.set_handler(AmId::kPut, on_request<EmulatedPut, serve_put>, &owner);

@@ -284,7 +284,10 @@ ucs_status_t post_direct(Request& request, const Lane&) {
                               ? direct.store(request, there, rma.buffer, rma.length)
                               : direct.fetch(request, there, rma.buffer, rma.length);
     if (!is_begun) {
-        emulate_rma(request);
+        // What nobody else can open its owner's devices reach.
+        const bool is_asked = there.has_handle == 0 && rma.device_copy != nullptr &&
+                              rma.remote->is_copied_on_request();
+        is_asked ? request_copy(request) : emulate_rma(request);
         return UCS_ERR_NO_RESOURCE;
     }
     rma.offset = rma.length;
@@ -317,9 +320,12 @@ ucs_status_t refuse(Request&, const Lane&) {
                         : rma.user_memory != nullptr ? select::BufferClass::kRegistered
                                                      : select::BufferClass::kContiguous;
     const select::Protocol protocol = protocol_of(request, lane, buffer, remote);
-    if (protocol == select::Protocol::kDirect) {
+    const bool is_direct = protocol == select::Protocol::kDirect;
+    if (is_direct && remote == select::RemoteClass::kDescribed) {
         request.post = post_direct;
-    } else if (protocol == select::Protocol::kByMessages || !is_reached) {
+    } else if (is_direct && rma.remote->is_copied_on_request()) {
+        request_copy(request);
+    } else if (is_direct || protocol == select::Protocol::kByMessages || !is_reached) {
         emulate_rma(request);
     } else if (rma.device_copy != nullptr) {
         request.post = post_by_adapter;

@@ -12,6 +12,7 @@
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/rma/peer_copies.h"
 #include "ucp/proto/rma/staged_puts.h"
 #include "ucp/proto/rndv/direct.h"
 #include "ucs/memory/detector.h"
@@ -43,6 +44,7 @@ struct RmaOperation {
     bool no_registration = false;            // a device refused: copy
     std::optional<uint32_t> number = {};     // a flush waits for the answer, not for the lane
     ucs::StagedCopy* device_copy = nullptr;  // for a device's buffer; the operation is emulated
+    uint64_t described = 0;                  // the buffer's allocation, that the target knows of
 };
 
 // The memory that a key speaks of, if devices of this host may reach it by themselves; its owner is
@@ -73,7 +75,12 @@ class OneSided {
   public:
     OneSided(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
              DirectPath& path)
-        : requests(pool), endpoints(table), domains(set), bulk(engine), direct(path) {}
+        : requests(pool),
+          endpoints(table),
+          domains(set),
+          bulk(engine),
+          direct(path),
+          peer_copies_(pool, table, set) {}
     OneSided(const OneSided&) = delete;
 
     void add_handlers(InterfaceSet& interfaces);
@@ -113,6 +120,13 @@ class OneSided {
         bool is(uint64_t worker, uint64_t id) const { return from == worker && request == id; }
     } refused;
 
+    // A peer asks for a copy by devices of this process.
+    void serve_copy(const EmulatedGet& access, const CopyRequest& request) {
+        peer_copies_.serve(access, request);
+    }
+    // Of those. @return how many have ended
+    unsigned run_deferred() { return peer_copies_.run_deferred(); }
+
     // Submit an operation. Where operations are done when their call returns, a program that waits
     // for a word to change by nothing else, as locks of OpenSHMEM do, would never come to
     // ucp_worker_progress(), and its peers wait for it. So every kTurn-th of them is done, but says
@@ -137,6 +151,7 @@ class OneSided {
     ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params);
     ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation);
 
+    PeerCopies peer_copies_;
     uint32_t operations_ = 0;
 };
 

@@ -50,6 +50,23 @@ bool DirectPath::describe(Endpoint& endpoint, std::span<const std::byte> bytes,
     return true;
 }
 
+bool DirectPath::describe_in_request(Endpoint& endpoint, std::span<const std::byte> bytes,
+                                     ucs::MemoryExport* description) {
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), *description) ||
+        description->has_handle == 0)
+        return false;
+    Peer& peer = note(*description).peer(endpoint.remote_uuid());
+    return !peer.is_refused || std::has_single_bit(++peer.requests);
+}
+
+void DirectPath::request_answered(uint64_t allocation, uint64_t peer, bool is_refused) {
+    const auto described = described_.find(allocation);
+    if (described == described_.end()) return;
+    Peer& known = described->second.peer(peer);
+    if (!is_refused || !known.is_refused) known.requests = 0;
+    known.is_refused = is_refused;
+}
+
 void DirectPath::answered(uint64_t allocation, uint64_t peer, bool is_direct) {
     const auto described = described_.find(allocation);
     if (described != described_.end()) described->second.peer(peer).is_direct = is_direct;

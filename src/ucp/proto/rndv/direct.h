@@ -36,6 +36,8 @@ namespace ucp {
 //                                <-----     memory is freed: MemoryNews
 //
 // One-sided operations find the description in the remote key, and tell its owner that they use it.
+// Those between a device's memory here and memory of the peer that no device here reaches describe
+// what is here, and the peer's devices copy (PeerCopies, proto/rma).
 //
 // Copies under way are looked at in each progress. Thread rule: the worker's.
 class DirectPath {
@@ -54,6 +56,13 @@ class DirectPath {
     // @return false: it cannot be described
     bool describe(Endpoint& endpoint, std::span<const std::byte> bytes,
                   ucs::MemoryExport* description);
+    // Describe device memory in a request that the peer's devices copy from it or to it.
+    // @return false: it cannot be described, or the peer does not reach it, as far as it is known:
+    //         the peer is asked again at the first, second, fourth and so on time
+    bool describe_in_request(Endpoint& endpoint, std::span<const std::byte> bytes,
+                             ucs::MemoryExport* description);
+    // What the peer said to that. @param is_refused  it cannot, now or later
+    void request_answered(uint64_t allocation, uint64_t peer, bool is_refused);
     // The peer has read the described allocation by itself, or asked for the data.
     void answered(uint64_t allocation, uint64_t peer, bool is_direct);
     // From time to time: tells peers what has been freed.
@@ -114,7 +123,9 @@ class DirectPath {
     struct Peer {
         uint64_t uuid;
         uint32_t short_messages = 0;
-        bool is_direct = false;  // so it was the last time
+        bool is_direct = false;   // so it was the last time
+        bool is_refused = false;  // a request that the peer's devices copy
+        uint32_t requests = 0;    // since then, that were made or not
     };
     struct Described {
         uint32_t type = 0;

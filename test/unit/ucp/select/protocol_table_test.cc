@@ -404,16 +404,37 @@ TEST(Direct, IsTakenToMemoryThatTheKeyDescribes) {
             EXPECT_EQ(from(beside_devices(), {}, Protocol::kDirect, kDescribed), 0u);
             // At any length: the peer's processor is never asked.
             EXPECT_EQ(from(beside_devices(), {}, Protocol::kByMessages, kDescribed), SIZE_MAX);
-            // A device writes no host memory of another process.
-            EXPECT_EQ(from(beside_devices(), {}, Protocol::kDirect, RemoteClass::kHost), SIZE_MAX);
             const auto is_by_messages = [&](const LaneFigures& lanes, const Thresholds& thresholds,
                                             RemoteClass remote) {
                 return from(lanes, thresholds, Protocol::kByMessages, remote) == 0;
             };
-            EXPECT_TRUE(is_by_messages(beside_devices(), {}, RemoteClass::kDevice));
             EXPECT_TRUE(is_by_messages(beside_devices(), nothing_read, kDescribed));
             EXPECT_TRUE(is_by_messages(shared_memory(), {}, kDescribed));
             EXPECT_TRUE(is_by_messages(adapter(1), {}, kDescribed));
+        }
+    }
+}
+
+// No device here writes host memory of another process; one of that process reads memory here.
+TEST(Direct, IsTakenByThePeersDevicesWhereItIsWorthAsking) {
+    Thresholds nothing_read;
+    nothing_read.may_read = false;
+    for (const Operation operation : kOneSidedOperations) {
+        const auto from = [&](const LaneFigures& lanes, const Thresholds& thresholds,
+                              BufferClass buffer, RemoteClass remote) {
+            return first_one_sided(lanes, thresholds, operation, Protocol::kDirect, buffer, remote);
+        };
+        // Staging a short one takes less.
+        const size_t least = from(beside_devices(), {}, BufferClass::kDevice, RemoteClass::kHost);
+        EXPECT_GT(least, 500u);
+        EXPECT_LT(least, 8u << 10);
+        EXPECT_EQ(from(beside_devices(), {}, BufferClass::kDevice, RemoteClass::kDevice), 0u);
+        for (const RemoteClass remote : {RemoteClass::kHost, RemoteClass::kDevice}) {
+            EXPECT_EQ(from(beside_devices(), {}, BufferClass::kContiguous, remote), SIZE_MAX);
+            EXPECT_EQ(from(beside_devices(), {}, BufferClass::kPacked, remote), SIZE_MAX);
+            EXPECT_EQ(from(beside_devices(), nothing_read, BufferClass::kDevice, remote), SIZE_MAX);
+            EXPECT_EQ(from(shared_memory(), {}, BufferClass::kDevice, remote), SIZE_MAX);
+            EXPECT_EQ(from(adapter(1), {}, BufferClass::kDevice, remote), SIZE_MAX);
         }
     }
 }
@@ -575,9 +596,10 @@ TEST(ProtocolReport, SaysWhatEachRangeTakesAndWhyTheNextBestLost) {
     for (const char* part : {"of a device   ", "of a device, mapped", "direct", "copy takes"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
-    EXPECT_EQ(lines_of(text, "put, described device memory", "direct"), 2) << text;
-    EXPECT_EQ(lines_of(text, "get, described device memory", "by messages takes"), 2) << text;
-    EXPECT_EQ(lines_of(text, "put, device memory of the peer", "by messages"), 1) << text;
+    EXPECT_EQ(lines_of(text, "put, described device memory", "direct"), 1) << text;
+    EXPECT_EQ(lines_of(text, "get, described device memory", "by messages takes"), 1) << text;
+    EXPECT_EQ(lines_of(text, "put, device memory of the peer", "by messages"), 2) << text;
+    EXPECT_EQ(lines_of(text, "get, device memory of the peer", "direct"), 1) << text;
     text = describe_protocols(shared_memory(), costs, {}, "");
     EXPECT_EQ(lines_of(text, "described", ""), 0) << text;
     text = describe_protocols(adapter(1), costs, {}, "");
