@@ -46,4 +46,41 @@ MUTANTS = {
         "src/ucp/mem/remote_memory.cc",
         {"copies.front() == static_cast<std::byte>(kCopyVersion)": "true"},
         ("ucp_proto_test",), "*PeerCopies*LaterVersion*"),
+    # --- operations in place on memory of a peer
+    "in place, beyond the rights": (
+        "src/uct/api/mapped_region.h",
+        {" && uct::allows(rights, wanted) &&": " &&"},
+        ("ucp_proto_test",), "InPlace.NothingBeyond*"),
+    "in place, past the end of the key": (
+        "src/uct/api/mapped_region.h",
+        {"offset <= length && size <= length - offset &&": "offset <= length &&"},
+        ("ucp_proto_test",), "InPlace.NothingOutside*"),
+    "in place, where the owner has withdrawn it": (
+        "src/uct/api/mapped_region.h",
+        {"granted->load(std::memory_order_acquire) == number": "number == number"},
+        ("ucp_proto_test",), "InPlace.NothingThatItsOwner*"),
+    "in place, before what a fence holds": (
+        "src/ucp/endpoint/send_queue.cc",
+        {"        if (one_sided_used_ != 0) return false;\n": ""},
+        ("ucp_proto_test",), "InPlace.*"),
+    "in place, before what the peer answers": (
+        "src/ucp/endpoint/send_queue.cc",
+        {"        if (has_remote_operations()) return false;\n": ""},
+        ("ucp_proto_test",), "InPlace.AFence*"),
+    "in place, past what waits or on what has failed": (
+        "src/ucp/endpoint/endpoint.cc",
+        {"acts_in_place_ = !is_failed() && !has_backlog_ && !is_waiting()": "acts_in_place_ = !is_waiting()"},
+        ("ucp_proto_test",), "InPlace.*"),
+    "in place, without the lock": (
+        "src/ucp/capi/rma.cc",
+        {"           !endpoint.gate().has_threads() &&\n": ""},
+        ("ucp_proto_test",), "InPlace.Threads*"),
+    "a settled worker does not hear of what waits": (
+        "src/ucp/endpoint/send_queue.cc",
+        {"        host_->is_settled = false;\n        has_backlog_ = true;\n": "        has_backlog_ = true;\n"},
+        ("ucp_proto_test",), "InPlace.AFlush*"),
+    "a settled worker does not hear of what the peer answers": (
+        "src/ucp/endpoint/endpoint.h",
+        {"        host_->is_settled = false;\n        return remote": "        return remote"},
+        ("ucp_proto_test",), "Loopback.AFlush*Answer*"),
 }

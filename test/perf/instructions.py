@@ -51,6 +51,10 @@ SLICE = 400  # of 64 KiB, from the call to the completion
 # From the call to the completion, with all looks for it; "fenced" is behind a put that has to end first.
 ATOMICS = {"atomic": 2600, "fenced": 4200}
 
+# On memory that is mapped, within the call; every 64th get or fetch-add has a request, its progress apart.
+MAPPED = {"short_put": 90, "short_get": 98, "fetch_add": 145, "flush": 85}
+MAPPED_ARMED_EXTRA = 22  # of a put or get
+
 CASES = [
     # name, lane, tracker, variables
     ("dc, no tracker (UCX_LANES=scalable)", "dc", "off", {"UCX_LANES": "scalable"}),
@@ -312,6 +316,16 @@ def main():
             for function, cost in sorted(own.items(), key=lambda item: -item[1]):
                 if cost >= 5:
                     print(f"    {'atomic':8} {cost:8.2f} {function}")
+    mapped = {}
+    for tracker in ("disarmed", "armed"):
+        for what, (cost, own) in measure(arguments.program, tracker, "mapped", {}, tuple(MAPPED)).items():
+            mapped[tracker, what] = cost
+            touched[f"{what} on mapped memory"] = own
+            print(f"{f'{what} on mapped memory, tracker {tracker}':40} {cost:8.2f}", flush=True)
+            if arguments.functions:
+                for function, each in sorted(own.items(), key=lambda item: -item[1]):
+                    if each >= 1:
+                        print(f"    {'mapped':8} {each:8.2f} {function}")
     lanes = {}
     for what, peers in [("peers", peers) for peers in PEERS] + [("moves", max(PEERS))]:
         lanes[what, peers], own, messages = longest_lane_work(arguments.program, what, peers)
@@ -346,6 +360,11 @@ def main():
     for lane, limit in ATOMICS.items():
         if atomics[lane] > limit:
             failures.append(f"a fetch-add by messages ({lane}): {atomics[lane]:.2f} instructions, allowed are {limit}")
+    for (tracker, what), cost in mapped.items():
+        limit = MAPPED[what] + (MAPPED_ARMED_EXTRA if tracker == "armed" and what.startswith("short") else 0) + \
+            (HARDENING if is_hardened(arguments.program) else 0)
+        if cost > limit:
+            failures.append(f"{what} on mapped memory, tracker {tracker}: {cost:.2f} instructions, allowed are {limit}")
     if per_slice > SLICE:
         failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")
     for name in (CASES[1][0], CASES[2][0]):

@@ -3,9 +3,10 @@
 // What instructions.py runs under callgrind: the functions whose names begin with perf_measured_
 // are counted. Arguments: the state of the tracker (off, disarmed, armed) and the lane (dc, rc,
 // fifo, ring), or bulk: puts that go in slices; or atomic, fenced: fetch-adds by messages, the
-// latter behind a put and a fence each; or what is done with lanes, and how many peers there are;
-// or idle, late: progress with nothing there, and messages that come before their receives, within
-// a host, and from how many peers.
+// latter behind a put and a fence each; or mapped: puts, gets and fetch-adds on memory that is
+// mapped, and a flush behind each; or what is done with lanes, and how many peers there are; or
+// idle, late: progress with nothing there, and messages that come before their receives, within a
+// host, and from how many peers.
 
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +53,23 @@ extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_fetch_add(ucp_ep_h e
                                                                       ucp_rkey_h key,
                                                                       ucp_request_param_t* param) {
     return ucp_atomic_op_nbx(endpoint, UCP_ATOMIC_OP_ADD, operand, 1, remote, key, param);
+}
+
+extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_short_put(
+    ucp_ep_h endpoint, const uint64_t* value, uint64_t remote, ucp_rkey_h key,
+    const ucp_request_param_t* param) {
+    return ucp_put_nbx(endpoint, value, sizeof(*value), remote, key, param);
+}
+
+extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_short_get(
+    ucp_ep_h endpoint, uint64_t* value, uint64_t remote, ucp_rkey_h key,
+    const ucp_request_param_t* param) {
+    return ucp_get_nbx(endpoint, value, sizeof(*value), remote, key, param);
+}
+
+extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_flush(
+    ucp_worker_h worker, const ucp_request_param_t* param) {
+    return ucp_worker_flush_nbx(worker, param);
 }
 
 extern "C" [[gnu::noinline]] void perf_measured_lanes(ucp::Worker& worker, ucs::Time now) {
@@ -226,6 +244,51 @@ unsigned fetch_and_add(perf::Pair& pair, ucp_ep_h endpoint, bool is_fenced) {
     return kRounds;
 }
 
+// One that has a request after all, as every 64th has, ends in the worker's progress.
+void end(perf::Pair& pair, ucs_status_ptr_t operation) {
+    if (operation == nullptr) return;
+    perf::require(UCS_PTR_IS_PTR(operation), "an operation on mapped memory");
+    while (ucp_request_check_status(operation) == UCS_INPROGRESS)
+        ucp_worker_progress(pair.handle(0));
+    ucp_request_free(operation);
+}
+
+// On memory that is mapped: worker 1 has no part in it. @return operations of each kind
+unsigned access_mapped(perf::Pair& pair, ucp_ep_h endpoint) {
+    constexpr unsigned kWarmUp = 256;  // pools grow
+    std::vector<char> there(2 * sizeof(uint64_t));
+    const RemoteBuffer remote(pair, endpoint, there);
+    const auto address = reinterpret_cast<uintptr_t>(there.data());
+    const ucp_request_param_t none{};
+    uint64_t before = 0;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+    params.datatype = ucp_dt_make_contig(sizeof(before));
+    params.reply_buffer = &before;
+    const uint64_t one = 1;
+    for (uint64_t count = 0; count < kWarmUp + kRounds * kBurst; ++count) {
+        const bool measured = count >= kWarmUp;
+        uint64_t found = 0;
+        const ucs_status_ptr_t put =
+            measured ? perf_measured_short_put(endpoint, &count, address, remote.key, &none)
+                     : ucp_put_nbx(endpoint, &count, sizeof(count), address, remote.key, &none);
+        perf::require(put == nullptr, "a short put goes at once");
+        end(pair, measured
+                      ? perf_measured_short_get(endpoint, &found, address, remote.key, &none)
+                      : ucp_get_nbx(endpoint, &found, sizeof(found), address, remote.key, &none));
+        perf::require(found == count, "what was put");
+        end(pair, measured ? perf_measured_fetch_add(endpoint, &one, address + sizeof(one),
+                                                     remote.key, &params)
+                           : ucp_atomic_op_nbx(endpoint, UCP_ATOMIC_OP_ADD, &one, 1,
+                                               address + sizeof(one), remote.key, &params));
+        perf::require(before == count, "what was there before");
+        const ucs_status_ptr_t flush = measured ? perf_measured_flush(pair.handle(0), &none)
+                                                : ucp_worker_flush_nbx(pair.handle(0), &none);
+        perf::require(flush == nullptr, "a flush behind what is done");
+    }
+    return kRounds * kBurst;
+}
+
 // What lanes cost in each call of progress, with so many peers, most of those that the tracker
 // knows hot.
 void rank_many(perf::Pair& pair, size_t peers) {
@@ -383,7 +446,7 @@ unsigned look_in_vain(perf::Pair& pair, size_t peers) {
 
 int main(int argc, char** argv) {
     perf::require(argc == 3,
-                  "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk|atomic|fenced, or "
+                  "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk|atomic|fenced|mapped, or "
                   "peers|moves|idle|late COUNT");
     const std::string_view tracker = argv[1], lane = argv[2];
     if (tracker == "peers" || tracker == "moves") {
@@ -399,7 +462,7 @@ int main(int argc, char** argv) {
                     tracker == "idle" ? look_in_vain(pair, peers) : receive_late(pair, peers));
         return 0;
     }
-    const bool is_shared_memory = lane == "fifo" || lane == "ring";
+    const bool is_shared_memory = lane == "fifo" || lane == "ring" || lane == "mapped";
     perf::Pair pair(
         2, is_shared_memory ? perf::Pair::Over::kSharedMemory : perf::Pair::Over::kAdapters);
     const ucp_ep_h endpoint = pair.connect();
@@ -422,6 +485,10 @@ int main(int argc, char** argv) {
         while (is_armed(pair) != (tracker == "armed")) pair.step(std::chrono::microseconds(100));
     }
     perf::require(is_armed(pair) == (tracker == "armed"), "state of the tracker");
+    if (lane == "mapped") {
+        std::printf("%u\n", access_mapped(pair, endpoint));
+        return 0;
+    }
     exchange(pair, endpoint, false);
     for (unsigned round = 0; round < kRounds; ++round) exchange(pair, endpoint, true);
     perf::require(ucp::unwrap(endpoint).fits_short(sizeof(uint64_t)), "the short protocol");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -73,9 +74,23 @@ bool has_features(Endpoint& endpoint, uint64_t features) {
 
 using bulk::Direction;
 
+// The path of short puts and gets of memory that is mapped here, of a worker of one thread: what it
+// does not look at, start_rma() does.
 template <Direction kDirection>
-ucs_status_ptr_t start_rma(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
-                           ucp_rkey_h rkey, const ucp_request_param_t& param) try {
+bool is_done_in_place(Endpoint& endpoint, void* buffer, size_t length, uint64_t remote_addr,
+                      ucp_rkey_h rkey, const ucp_request_param_t& param) {
+    constexpr uint32_t kUnusual =
+        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    return (param.op_attr_mask & kUnusual) == 0 && buffer != nullptr && rkey != nullptr &&
+           !endpoint.gate().has_threads() &&
+           worker_of(endpoint).one_sided().is_done_in_place<kDirection>(endpoint, buffer, length,
+                                                                        remote_addr, unwrap(rkey));
+}
+
+template <Direction kDirection>
+[[gnu::noinline]] ucs_status_ptr_t start_rma(ucp_ep_h ep, const void* buffer, size_t count,
+                                             uint64_t remote_addr, ucp_rkey_h rkey,
+                                             const ucp_request_param_t& param) try {
     Endpoint& endpoint = unwrap(ep);
     const OpParams params(&param);
     size_t length = 0;
@@ -134,6 +149,42 @@ ucs_status_ptr_t start_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t valu
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
+[[gnu::noinline]] ucs_status_ptr_t start_atomic_of_buffer(ucp_ep_h ep, ucp_atomic_op_t opcode,
+                                                          const void* buffer, size_t count,
+                                                          uint64_t remote_addr, ucp_rkey_h rkey,
+                                                          const ucp_request_param_t& param) {
+    const OpParams params(&param);
+    size_t size = 0;
+    if (!params.has(UCP_OP_ATTR_FIELD_DATATYPE) || count != 1)
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    const ucs_status_t status = one_sided_length(params, buffer, count, &size);
+    if (status != UCS_OK || (size != 4 && size != 8)) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    uint64_t value = 0;
+    const ucs_status_t loaded = load(buffer, size, &value);
+    if (loaded != UCS_OK) return UCS_STATUS_PTR(loaded);
+    return start_atomic(ep, opcode, value, size, params.reply_buffer(), remote_addr, rkey, param);
+}
+
+// As for puts and gets: words that are mapped here, of a worker of one thread.
+// @param buffer, reply  host memory
+template <typename Word>
+[[gnu::always_inline]] inline bool is_atomic_done_in_place(Endpoint& endpoint,
+                                                           ucp_atomic_op_t opcode,
+                                                           const void* buffer, void* reply,
+                                                           uint64_t remote_addr, ucp_rkey_h rkey) {
+    uct::AtomicOp op;
+    if (!device_op(opcode, &op)) return false;
+    Word value, operand;
+    std::memcpy(&value, buffer, sizeof(value));
+    operand = value;
+    if (opcode == UCP_ATOMIC_OP_SWAP || opcode == UCP_ATOMIC_OP_CSWAP) {
+        if (reply == nullptr) return false;
+        if (opcode == UCP_ATOMIC_OP_CSWAP) std::memcpy(&operand, reply, sizeof(operand));
+    }
+    return worker_of(endpoint).one_sided().is_atomic_done_in_place(
+        endpoint, op, operand, value, reply, remote_addr, unwrap(rkey));
+}
+
 // @param reply  gets the old value; null if it is not wanted
 template <typename Word>
 ucs_status_t blocking_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, Word value, Word* reply,
@@ -160,11 +211,18 @@ extern "C" {
 
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param) {
+    if (is_done_in_place<Direction::kPut>(unwrap(ep), const_cast<void*>(buffer), count, remote_addr,
+                                          rkey, *param)) {
+        return nullptr;
+    }
     return start_rma<Direction::kPut>(ep, buffer, count, remote_addr, rkey, *param);
 }
 
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param) {
+    if (is_done_in_place<Direction::kGet>(unwrap(ep), buffer, count, remote_addr, rkey, *param)) {
+        return nullptr;
+    }
     return start_rma<Direction::kGet>(ep, buffer, count, remote_addr, rkey, *param);
 }
 
@@ -205,16 +263,22 @@ ucs_status_t ucp_get(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_a
 ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void* buffer,
                                    size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
                                    const ucp_request_param_t* param) {
-    const OpParams params(param);
-    size_t size = 0;
-    if (!params.has(UCP_OP_ATTR_FIELD_DATATYPE) || count != 1)
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    const ucs_status_t status = one_sided_length(params, buffer, count, &size);
-    if (status != UCS_OK || (size != 4 && size != 8)) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    uint64_t value = 0;
-    const ucs_status_t loaded = load(buffer, size, &value);
-    if (loaded != UCS_OK) return UCS_STATUS_PTR(loaded);
-    return start_atomic(ep, opcode, value, size, params.reply_buffer(), remote_addr, rkey, *param);
+    Endpoint& endpoint = unwrap(ep);
+    constexpr uint32_t kUsual = UCP_OP_ATTR_FIELD_DATATYPE;
+    const bool is_usual =
+        (param->op_attr_mask & (kUsual | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) == kUsual && count == 1 &&
+        buffer != nullptr && rkey != nullptr &&
+        (endpoint.gate().bits() & (Gate::kThreads | Gate::kDevices)) == 0;
+    void* const reply = OpParams(param).reply_buffer();
+    const bool is_done =
+        !is_usual ? false
+        : param->datatype == ucp_dt_make_contig(sizeof(uint64_t))
+            ? is_atomic_done_in_place<uint64_t>(endpoint, opcode, buffer, reply, remote_addr, rkey)
+        : param->datatype == ucp_dt_make_contig(sizeof(uint32_t))
+            ? is_atomic_done_in_place<uint32_t>(endpoint, opcode, buffer, reply, remote_addr, rkey)
+            : false;
+    if (is_done) return nullptr;
+    return start_atomic_of_buffer(ep, opcode, buffer, count, remote_addr, rkey, *param);
 }
 
 ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,

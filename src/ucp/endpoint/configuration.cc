@@ -49,7 +49,8 @@ EndpointConfiguration::EndpointConfiguration(const InterfaceSet& interfaces,
       rules_(rules),
       device_types_(domains[lanes_.domains.local].memory->attributes().device_types),
       scalable_figures_(figures(lanes_.scalable, domains)),
-      scalable_table_(scalable_figures_, rules.costs, rules.thresholds) {
+      scalable_table_(scalable_figures_, rules.costs, rules.thresholds),
+      in_place_(find_in_place()) {
     if (lanes_.dedicated != kNoInterface) {
         dedicated_figures_ = figures(lanes_.dedicated, domains);
         dedicated_table_.emplace(*dedicated_figures_, rules.costs, rules.thresholds);
@@ -84,6 +85,27 @@ select::LaneFigures EndpointConfiguration::figures(uint8_t interface,
     figures.together = figures.bandwidth;
     for (const RailLanes& rail : lanes_.rails) figures.together += rail.bandwidth;
     return figures;
+}
+
+EndpointConfiguration::InPlace EndpointConfiguration::find_in_place() const {
+    InPlace found{.domains = lanes_.domains};
+    if ((scalable_->capabilities & uct::kCopies) == 0) return found;
+    found.has_atomics = rules_.has_atomics && (scalable_->capabilities & uct::kAtomicCpu) != 0;
+    if (!rules_.has_rma) return found;
+    using select::Protocol;
+    // Through a buffer or without one: it is this processor that copies.
+    const auto longest = [&](select::Operation operation, Protocol first, Protocol next) {
+        size_t most = 0;
+        for (const auto& range : scalable_table_.ranges(operation, select::BufferClass::kContiguous,
+                                                        select::RemoteClass::kHost)) {
+            if (range.protocol != first && range.protocol != next) break;
+            most = range.last;
+        }
+        return std::min(most, scalable_->put.max_short);
+    };
+    found.longest_put = longest(select::Operation::kPut, Protocol::kShort, Protocol::kShort);
+    found.longest_get = longest(select::Operation::kGet, Protocol::kCopy, Protocol::kZeroCopy);
+    return found;
 }
 
 std::optional<LearnedLane> EndpointConfiguration::learned_over(

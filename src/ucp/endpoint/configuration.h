@@ -78,6 +78,8 @@ struct SelectionRules {
     bool is_shown = false;                   // UCX_PROTO_INFO
     select::LearnedBook* learned = nullptr;  // null: nothing is learned
     bool learns_alone_only = false;          // of messages within a host that are alone
+    bool has_rma = true;                     // the program has asked for puts and gets
+    bool has_atomics = true;                 // and for atomics
 };
 
 // What is learned of tagged messages over one lane.
@@ -114,6 +116,15 @@ class EndpointConfiguration
     const select::ProtocolTable& protocols(bool is_dedicated) const {
         return is_dedicated && dedicated_table_ ? *dedicated_table_ : scalable_table_;
     }
+    // What this processor does by itself in memory that is mapped here: puts and gets, in bytes,
+    // where by the table it would copy as well, and atomics. 0, and false: by lanes.
+    struct InPlace {
+        size_t longest_put = 0;
+        size_t longest_get = 0;
+        bool has_atomics = false;
+        DomainPair domains{};
+    };
+    const InPlace& in_place() const { return in_place_; }
     // What is learned over that lane; null: nothing is (UCX_COSTS).
     const LearnedLane* learned(bool is_dedicated) const {
         const auto& learned =
@@ -133,6 +144,7 @@ class EndpointConfiguration
 
   private:
     select::LaneFigures figures(uint8_t interface, const DomainSet& domains) const;
+    InPlace find_in_place() const;
     std::optional<LearnedLane> learned_over(uint8_t interface,
                                             const select::LaneFigures& lanes) const;
     LaneUse use_of(LaneRole role, ucs_memory_type_t type) const;
@@ -147,6 +159,7 @@ class EndpointConfiguration
     std::array<std::array<LaneUse, kMemoryTypes>, kRoles> uses_;
     const select::LaneFigures scalable_figures_;
     const select::ProtocolTable scalable_table_;
+    const InPlace in_place_;
     std::optional<select::LaneFigures> dedicated_figures_;
     std::optional<select::ProtocolTable> dedicated_table_;
     std::optional<LearnedLane> scalable_learned_;

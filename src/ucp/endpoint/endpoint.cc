@@ -23,6 +23,7 @@ Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, ConfigurationRef co
       scalable_(std::move(scalable)),
       serial_(++host.serials) {
     if (dedicated_index() != kNoInterface) standing_ = Standing::kPromotable;
+    host.is_settled = false;
     update_fast_path();
 }
 
@@ -65,6 +66,7 @@ void Endpoint::take_lanes(Endpoint& made) {
         backlog_->request_wait.end();
         backlog_->control_wait.end();
     }
+    host_->is_settled = false;
     std::swap(scalable_, made.scalable_);
     configuration_ = made.configuration_;
     remote_uuid_ = made.remote_uuid_;
@@ -132,6 +134,7 @@ bool Endpoint::owns(const uct::Endpoint* lane) const {
 }
 
 void Endpoint::attach_lane(std::unique_ptr<LaneState> state) {
+    host_->is_settled = false;
     lane_state_ = state.release();
     update_fast_path();
 }
@@ -215,6 +218,7 @@ void Endpoint::update_fast_path() {
     const size_t limit =
         std::min<size_t>({attributes->am.max_short, host_->short_limit, INT32_MAX});
     locked_short_limit_ = is_fast ? static_cast<int32_t>(limit) : -1;
+    acts_in_place_ = !is_failed() && !has_backlog_ && !is_waiting();
     // Several threads read the other one without the lock: it is never written then, and they
     // take the lock first.
     if (!gate().has_threads()) short_limit_ = locked_short_limit_;

@@ -94,7 +94,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // What a short send does first: it is counted if the tracker is armed.
     // @param tracker  the bits that say so
     // @return false: the buffer may lie in the memory of a device; the long way finds out
-    bool pass_gate(const void* buffer, size_t bytes, uint32_t tracker) {
+    [[gnu::always_inline]] bool pass_gate(const void* buffer, size_t bytes, uint32_t tracker) {
         const uint32_t raised = gate().bits() & (tracker | Gate::kDevices);
         if (raised == 0) [[likely]]
             return true;
@@ -114,6 +114,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     bool one_sided_ready() const {
         return !has_backlog_ && status_ == UCS_OK && fence_seen_ == host_->fence_sequence &&
                (one_sided_fenced_ == 0 || one_sided_fenced_ == one_sided_bit());
+    }
+    // True if this processor may do one in memory that is mapped here (uct::MappedRegion), in place
+    // of the lanes, which hear nothing of it: it is done within the call.
+    [[gnu::always_inline]] bool may_act_in_place() {
+        return acts_in_place_ &&
+               ((fence_seen_ == host_->fence_sequence && one_sided_fenced_ == 0) || pass_fence());
     }
     // The lane of one-sided operations: dedicated as soon as it is up and until it is stopped.
     Lane one_sided_lane();
@@ -165,11 +171,15 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     // An operation started whose remote end is known by an answer: flush waits for the answer.
     // @return its number, which tells when it has finished: they may end in any order
-    uint32_t remote_operation_started() { return remote_started_++; }
+    uint32_t remote_operation_started() {
+        host_->is_settled = false;
+        return remote_started_++;
+    }
     void remote_operation_finished(uint32_t number);
     bool has_remote_operations() const { return remote_started_ != remote_finished_; }
     uint32_t remote_started() const { return remote_started_; }
     // It works, and all that was started is done: there is nothing for a flush to wait for.
+    // Whatever ends that, but on a lane, clears EndpointHost::is_settled.
     bool is_flushed() const;
     // All with lower numbers have finished.
     uint32_t remote_finished() const { return remote_finished_; }
@@ -245,7 +255,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t modify(const ucp_ep_params_t& params);
 
     // Its lanes by role and memory type, shared with all endpoints alike.
-    const EndpointConfiguration& configuration() const { return *configuration_; }
+    const EndpointConfiguration& configuration() const { return *configuration_.get(); }
     // By which protocols operations go that are posted on that lane.
     const select::ProtocolTable& protocols(const Lane& lane) const {
         return configuration_->protocols(&lane.endpoint != scalable_.get());
@@ -369,6 +379,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         Request* request;
     };
 
+    // Is all done that was begun before the last fence? If so, what comes now need not look again.
+    bool pass_fence();
+    // Lanes that have nothing under way have none of one-sided operations.
+    void forget_flushed();
+    // One-sided operations obey the fences up to this one from now on.
+    void obey_fence(uint32_t fence);
     // The rest of pass_gate() where devices are in use.
     bool pass_devices(const void* buffer, size_t bytes, uint32_t tracker);
     // The next step of what waits; nothing if nothing waits or a direction is stopped.
@@ -449,6 +465,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     bool is_lent_ : 1 = false;
     bool is_to_be_pumped_ : 1 = false;  // by the next progress
     bool makes_way_ : 1 = false;        // control messages go before a request that is being posted
+    bool acts_in_place_ = false;        // nothing waits, and it works
     uint32_t fence_seen_ = 0;       // EndpointHost::fence_sequence that one-sided operations obey
     uint8_t one_sided_fenced_ = 0;  // lanes with ones before it that may not be done yet
     uint8_t one_sided_used_ = 0;    // lanes with one-sided operations since the last fence

@@ -69,6 +69,11 @@ struct EndpointHost {
     uint32_t fence_sequence = ucs::first_number();
     size_t short_limit = SIZE_MAX;  // bytes of the longest message by am_short
 
+    // A flush has found that no endpoint holds anything for it to wait for, and nothing has
+    // happened since that might change it: it need ask the lanes only. Whoever may change it clears
+    // this.
+    bool is_settled = false;
+
     const uint64_t uuid;
     std::vector<std::byte> address;  // the worker's, packed: peers are greeted with it
     RequestPool& requests;

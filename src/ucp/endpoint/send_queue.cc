@@ -3,6 +3,7 @@
 // The part of an endpoint that decides what is sent next, and on which lane.
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -151,6 +152,7 @@ bool Endpoint::enqueue(Request& request) {
                              });
     queue.insert(place, request);
     if (!has_backlog_) {
+        host_->is_settled = false;
         has_backlog_ = true;
         trace_stall(*this, true);
         update_fast_path();
@@ -256,9 +258,7 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
             if (overtakes && lane.endpoint.flush(nullptr) == UCS_INPROGRESS)
                 return UCS_ERR_NO_RESOURCE;
         }
-        one_sided_fenced_ |= one_sided_used_;
-        one_sided_used_ = 0;
-        fence_seen_ = request.fence;
+        obey_fence(request.fence);
     }
     if (request.order == Request::Order::kOneSided) {
         const ucs_status_t status = request.post(request, lane);
@@ -271,6 +271,39 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
         lane_state_->posted();
     }
     return status;
+}
+
+void Endpoint::obey_fence(uint32_t fence) {
+    one_sided_fenced_ |= one_sided_used_;
+    one_sided_used_ = 0;
+    fence_seen_ = fence;
+    // What was done in place is behind no lane's fence.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool Endpoint::pass_fence() {
+    if (fence_seen_ != host_->fence_sequence) {
+        if (has_remote_operations()) return false;
+        if (one_sided_used_ != 0) forget_flushed();
+        if (one_sided_used_ != 0) return false;
+        obey_fence(host_->fence_sequence);
+    }
+    if (one_sided_fenced_ == 0) return true;
+    // A lane that lets accesses pass has ended the copies before its fence.
+    const auto passes = [](const uct::Endpoint* lane) {
+        return lane != nullptr && lane->may_access_mapped();
+    };
+    if (passes(scalable_.get())) one_sided_fenced_ &= static_cast<uint8_t>(~kScalableBit);
+    if (lane_state_ != nullptr && passes(lane_state_->dedicated.get()))
+        one_sided_fenced_ &= static_cast<uint8_t>(~kDedicatedBit);
+    return one_sided_fenced_ == 0;
+}
+
+void Endpoint::forget_flushed() {
+    if (scalable_->is_flushed()) forget_one_sided(kScalableBit);
+    if (lane_state_ != nullptr && lane_state_->dedicated != nullptr &&
+        lane_state_->dedicated->is_flushed())
+        forget_one_sided(kDedicatedBit);
 }
 
 bool Endpoint::waits_for_dedicated() const {
@@ -463,6 +496,7 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
         if (posted == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
         if (posted != UCS_ERR_NO_RESOURCE) return fail(posted);
     }
+    host_->is_settled = false;
     backlog().controls.push_back(
         *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
     (void)with_memory([this] { pump_controls(); });

@@ -47,6 +47,10 @@ ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
         const bool has_atomics =
             header_.memory_type == UCS_MEMORY_TYPE_HOST && domain.memory->has_atomics(key);
         entries_[count_++] = {pair, domain.memory.get(), key, has_atomics};
+        if (mapped_ == nullptr && header_.memory_type == UCS_MEMORY_TYPE_HOST) {
+            mapped_ = domain.memory->mapped(key);
+            mapped_by_ = pair;
+        }
     }
     return UCS_OK;
 }
@@ -55,6 +59,7 @@ void RemoteMemory::close() {
     exported_.reset();
     is_exported_used_ = false;
     is_copied_on_request_ = false;
+    mapped_ = nullptr;
     if (count_ == 0) return;
     DomainLock lock(*domains_);
     for (const Entry& entry : std::span(entries_).first(count_))

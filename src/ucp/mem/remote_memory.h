@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,7 +21,9 @@ class DomainSet;
 struct DomainPair {
     uint8_t local;
     uint8_t remote;
-    friend bool operator==(DomainPair, DomainPair) = default;
+    friend bool operator==(DomainPair a, DomainPair b) {
+        return std::bit_cast<uint16_t>(a) == std::bit_cast<uint16_t>(b);
+    }
 };
 
 // The right to access memory of a peer, for the lanes of one endpoint: what ucp_rkey_h points to.
@@ -56,6 +59,12 @@ class RemoteMemory {
         return uct::kInvalidRemoteKey;
     }
 
+    // Where it is mapped into this process, for those lanes; null: it is not, or is no host memory.
+    // What is withdrawn by its owner shows there. Worked out when the key is opened.
+    const uct::MappedRegion* mapped(DomainPair pair) const {
+        return mapped_by_ == pair ? mapped_ : nullptr;
+    }
+
     bool covers(uint64_t address, size_t length) const {
         return address >= header_.address && address - header_.address <= header_.length &&
                length <= header_.length - (address - header_.address);
@@ -83,6 +92,8 @@ class RemoteMemory {
     };
 
     DomainSet* domains_ = nullptr;
+    const uct::MappedRegion* mapped_ = nullptr;
+    DomainPair mapped_by_{};
     PackedKeyHeader header_{};
     size_t count_ = 0;
     std::array<Entry, kMaxKeys> entries_;

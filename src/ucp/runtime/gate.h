@@ -100,17 +100,23 @@ class Gate {
 // Takes the gate's lock for a scope, if several threads use the worker.
 class GateLock {
   public:
-    explicit GateLock(Gate& gate) : gate_(gate.has_threads() ? &gate : nullptr) {
-        if (gate_ != nullptr) gate_->lock().lock();
+    [[gnu::always_inline]] explicit GateLock(Gate& gate)
+        : gate_(gate.has_threads() ? &gate : nullptr) {
+        if (gate_ != nullptr) [[unlikely]]
+            gate_->lock().lock();
     }
-    ~GateLock() {
-        if (gate_ == nullptr) return;
-        gate_->end_call();
-        gate_->lock().unlock();
+    [[gnu::always_inline]] ~GateLock() {
+        if (gate_ != nullptr) [[unlikely]]
+            leave();
     }
     GateLock(GateLock&&) = delete;
 
   private:
+    [[gnu::noinline]] void leave() {
+        gate_->end_call();
+        gate_->lock().unlock();
+    }
+
     Gate* gate_;
 };
 

@@ -157,6 +157,13 @@ class InterfaceSet {
 
     std::span<WorkerInterface> list() { return interfaces_; }
     std::span<const WorkerInterface> list() const { return interfaces_; }
+    // No lane has anything under way. False also where that would have to be asked of each lane.
+    bool are_flushed() const {
+        for (const WorkerInterface& each : interfaces_) {
+            if (!each.transport->is_flushed()) return false;
+        }
+        return true;
+    }
     size_t size() const { return interfaces_.size(); }
     WorkerInterface& operator[](unsigned index) { return interfaces_[index]; }
     const WorkerInterface& operator[](unsigned index) const { return interfaces_[index]; }

@@ -73,6 +73,8 @@ SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
     }
     rules.slice = config.bulk_slice_size;
     rules.is_shown = config.shows_protocols;
+    rules.has_rma = context.has_feature(UCP_FEATURE_RMA);
+    rules.has_atomics = context.has_feature(UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64);
     return rules;
 }
 

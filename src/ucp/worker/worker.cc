@@ -301,11 +301,20 @@ bool Worker::is_to_be_flushed(const Endpoint& endpoint) {
            !endpoint.is_failed();
 }
 
-ucs_status_ptr_t Worker::flush(const OpParams& params) {
-    const bool is_done = endpoints_.all_of([](const Endpoint& endpoint) {
-        return !is_to_be_flushed(endpoint) || endpoint.is_flushed();
+// Asks all endpoints. Those that need not be flushed now may have to be later.
+bool Worker::settle() {
+    bool has_others = false;
+    const bool is_done = endpoints_.all_of([&](const Endpoint& endpoint) {
+        if (endpoint.is_failed() || endpoint.is_flushed()) return true;
+        has_others = true;
+        return !is_to_be_flushed(endpoint);
     });
-    if (is_done && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return nullptr;
+    host_.is_settled = is_done && !has_others;
+    return is_done;
+}
+
+ucs_status_ptr_t Worker::flush(const OpParams& params) {
+    if (is_flushed() && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return nullptr;
     Request* outer = requests_.begin(params, Request::CallbackKind::kSend);
     if (outer == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     endpoints_.for_each([&](Endpoint& endpoint) {

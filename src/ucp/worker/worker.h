@@ -105,10 +105,13 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     // --- ordering ---
 
     void fence() { ++host_.fence_sequence; }
+    // There is nothing for a flush to wait for.
+    bool is_flushed() { return (host_.is_settled && interfaces_.are_flushed()) || settle(); }
     ucs_status_ptr_t flush(const OpParams& params);
 
   private:
     static bool is_to_be_flushed(const Endpoint& endpoint);
+    bool settle();
     Worker(Context& context, const ucp_worker_params_t& params);
     // @param met  of InterfaceSet::find_met()
     unsigned make_progress(const InterfaceSet::Nearby* met);

@@ -189,6 +189,10 @@ class Endpoint {
     // The same for gets.
     virtual ssize_t get_pieces(std::span<const ChainPiece> pieces) { return UCS_ERR_UNSUPPORTED; }
 
+    // kCopies: this processor may as well access memory of the peer's that is mapped (MappedRegion)
+    // without a call. Not while this is false: a copy under way is before the last fence.
+    virtual bool may_access_mapped() const { return false; }
+
     // --- ordering and completion ---
     // Operations after the fence reach remote memory after those before it.
     virtual ucs_status_t fence() = 0;
@@ -350,6 +354,8 @@ class Interface {
 
     // Complete when all operations of all endpoints are complete, as Endpoint::flush().
     virtual ucs_status_t flush(Completion* completion) = 0;
+    // flush() would find nothing outstanding. False where only flush(), or the endpoints, can tell.
+    virtual bool is_flushed() const { return false; }
 
     // A descriptor that polls readable after arm() when progress() has something to do, unless only
     // time brings it (next_deadline()); or -1.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "uct/api/mapped_region.h"
 #include "uct/api/types.h"
 
 namespace uct {
@@ -21,14 +22,6 @@ class MemoryHandle {
   protected:
     ~MemoryHandle() = default;
 };
-
-// What peers may do with registered memory. Atomics need both rights.
-enum class PeerRights : uint8_t { kNone = 0, kRead = 1, kWrite = 2, kAll = 3 };
-
-constexpr bool allows(PeerRights rights, PeerRights wanted) {
-    return (static_cast<uint8_t>(rights) & static_cast<uint8_t>(wanted)) ==
-           static_cast<uint8_t>(wanted);
-}
 
 struct MemoryDomainAttributes {
     bool can_register = false;
@@ -96,6 +89,9 @@ class MemoryDomain {
     }
     virtual void free_memory(void* address) {}
 
+    // The memory of the key, where it is mapped into this process; null: it is not. Lives as long
+    // as the key.
+    virtual const MappedRegion* mapped(RemoteKey key) const { return nullptr; }
     // Where remote memory can be used directly in this process; null: nowhere.
     virtual void* remote_pointer(RemoteKey key, uint64_t address) const { return nullptr; }
     // Do atomics of the domain's interfaces work on that memory?

@@ -10,7 +10,7 @@ namespace uct {
 
 // The CPU's own atomic on a naturally aligned operand of 4 or 8 bytes. @return the old value
 template <typename T>
-T apply_atomic(AtomicOp op, T* target, T operand, T compare) {
+[[gnu::always_inline]] inline T apply_atomic(AtomicOp op, T* target, T operand, T compare) {
     std::atomic_ref<T> reference(*target);
     switch (op) {
         case AtomicOp::kAdd:

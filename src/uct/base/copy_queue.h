@@ -120,6 +120,8 @@ class CopyQueue {
         return needs_progress() || left_ + static_cast<ptrdiff_t>(kSlice / 2) < turn();
     }
     bool empty() const { return turns_.empty() && shared_.empty() && awaited_.empty(); }
+    // The same, and all have been told of the ends of theirs.
+    bool is_idle() const { return records_.in_use() == 0; }
     // Nothing is to be done before threads write to the descriptor. @return false: something is
     bool sleep() {
         return left_ > 0 && turns_.empty() && awaited_.empty() &&

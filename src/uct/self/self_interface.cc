@@ -53,6 +53,7 @@ class SelfDomain final : public MemoryDomain {
         *key = 0;
         return UCS_OK;
     }
+    const MappedRegion* mapped(RemoteKey key) const override { return &everything_; }
     ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,
                                 std::unique_ptr<Interface>* interface) override {
         if (transport != "self") return UCS_ERR_UNSUPPORTED;
@@ -64,6 +65,14 @@ class SelfDomain final : public MemoryDomain {
     static constexpr std::byte kMark{0x5e};
     class Nothing final : public MemoryHandle {
     } nothing_;
+    // All memory but that at null: no key of one's own is ever withdrawn.
+    const std::atomic<uint64_t> granted_{0};
+    const MappedRegion everything_{.address = 1,
+                                   .length = UINTPTR_MAX - 1,
+                                   .local = reinterpret_cast<std::byte*>(1),
+                                   .granted = &granted_,
+                                   .number = 0,
+                                   .rights = PeerRights::kAll};
     MemoryDomainAttributes attributes_;
 };
 

@@ -47,6 +47,7 @@ class SelfInterface final : public Interface {
         return is_idle ? 0 : deliver_all();
     }
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
+    bool is_flushed() const override { return copies_.is_idle(); }
 
     // Null if too many messages are queued or kept.
     SelfMessage* allocate(uint8_t id);
@@ -111,6 +112,7 @@ class SelfEndpoint final : public Endpoint, public CopyGroup {
     ucs_status_t flush(Completion* completion) override {
         return interface_.copies().flush(*this, completion);
     }
+    bool may_access_mapped() const override { return !is_fenced_; }
     bool is_flushed() const override { return !has_copies(); }
     ucs_status_t check(Completion* completion) override { return UCS_OK; }
     ucs_status_t pending_add(Pending* pending) override;

@@ -53,10 +53,12 @@ class RemoteRegion {
 
     RemoteRegion(const Grant& grant, Source source, const Process& owner, std::byte* local,
                  std::shared_ptr<MappedMemory> mapping)
-        : address_(grant.address),
-          length_(grant.length),
-          rights_(grant.rights),
-          local_(local),
+        : granted_{.address = grant.address,
+                   .length = grant.length,
+                   .local = local,
+                   .granted = &source.slot->number,
+                   .number = source.number,
+                   .rights = grant.rights},
           owner_(owner),
           source_(std::move(source)),
           mapping_(std::move(mapping)) {}
@@ -64,20 +66,16 @@ class RemoteRegion {
     static RemoteRegion& from(RemoteKey key) { return *reinterpret_cast<RemoteRegion*>(key); }
     RemoteKey key() { return reinterpret_cast<RemoteKey>(this); }
 
-    bool covers(uint64_t address, size_t length) const {
-        return address >= address_ && address - address_ <= length_ &&
-               length <= length_ - (address - address_);
-    }
     // May it be accessed like this, now?
     bool allows(PeerRights wanted, uint64_t address, size_t length) const {
-        return uct::allows(rights_, wanted) && covers(address, length) &&
-               source_.slot->number.load(std::memory_order_acquire) == source_.number;
+        return granted_.allows(wanted, address, length);
     }
-    PeerRights rights() const { return rights_; }
-    bool is_mapped() const { return local_ != nullptr; }
+    PeerRights rights() const { return granted_.rights; }
+    bool is_mapped() const { return granted_.local != nullptr; }
+    const MappedRegion& mapped() const { return granted_; }
     pid_t owner() const { return static_cast<pid_t>(owner_.pid); }
     // Where an address of the owner is here; for mapped memory.
-    std::byte* local(uint64_t address) const { return local_ + (address - address_); }
+    std::byte* local(uint64_t address) const { return granted_.at(address); }
 
     // Copy between pieces of this process and the region, one after the other from `address` on.
     // @return UCS_ERR_INVALID_ADDR: outside, beyond the rights, or the key is not good any more;
@@ -94,10 +92,7 @@ class RemoteRegion {
     template <Direction kDirection>
     ucs_status_t through_kernel(const Iov& piece, uint64_t address) const;
 
-    const uint64_t address_;
-    const uint64_t length_;
-    const PeerRights rights_;
-    std::byte* const local_;
+    const MappedRegion granted_;
     const Process owner_;
     const Source source_;
     const std::shared_ptr<MappedMemory> mapping_;

@@ -239,6 +239,11 @@ void SmDomain::release_remote_key(RemoteKey key) {
     std::erase_if(mapped_, [](const auto& entry) { return entry.second.expired(); });
 }
 
+const MappedRegion* SmDomain::mapped(RemoteKey key) const {
+    if (key == kInvalidRemoteKey || !RemoteRegion::from(key).is_mapped()) return nullptr;
+    return &RemoteRegion::from(key).mapped();
+}
+
 void* SmDomain::remote_pointer(RemoteKey key, uint64_t address) const {
     if (key == kInvalidRemoteKey) return nullptr;
     const RemoteRegion& region = RemoteRegion::from(key);

@@ -29,6 +29,7 @@ class SmDomain final : public MemoryDomain {
     void release_remote_key(RemoteKey key) override;
     ucs_status_t allocate_memory(size_t length, void* hint, bool fixed, void** address) override;
     void free_memory(void* address) override;
+    const MappedRegion* mapped(RemoteKey key) const override;
     void* remote_pointer(RemoteKey key, uint64_t address) const override;
     bool has_atomics(RemoteKey key) const override;
     ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,

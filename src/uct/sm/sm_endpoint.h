@@ -36,6 +36,7 @@ class SmEndpoint : public Endpoint, public PendingQueue::Group, public WatchHook
                         Completion* completion) override;
     ucs_status_t fence() override;
     ucs_status_t flush(Completion* completion) override;
+    bool may_access_mapped() const override { return one_sided_status() == UCS_OK; }
     bool is_flushed() const override { return status_ == UCS_OK && !has_copies(); }
     ucs_status_t check(Completion* completion) override;
     ucs_status_t pending_add(Pending* pending) override;

@@ -54,6 +54,7 @@ class SmInterface : public Interface {
 
     ucs_status_t get_device_address(std::span<std::byte> address) const override;
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
+    bool is_flushed() const override { return copies_.is_idle(); }
     int event_fd() const override { return wake_pipe_[0]; }
     ucs_status_t arm() override;
     // Soon, while somebody waits for room, or for what no sender wakes this side for.

@@ -159,23 +159,6 @@ void begin_atomic(OneSided& owner, Request& request, Endpoint& endpoint,
     if (!can_use_device(endpoint, endpoint.one_sided_lane(), atomic)) emulate_atomic(request);
 }
 
-// The shortest way: this processor does it in memory that it shares, and nothing waits before it.
-bool atomic_at_once(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
-                    const RemoteMemory& remote) {
-    constexpr uint32_t kWithinCall = uct::kAtomicCpu | uct::kCopies;
-    if (!endpoint.one_sided_ready() || endpoint.may_be_on_device(arguments.result)) return false;
-    const Lane lane = endpoint.one_sided_lane();
-    if ((lane.attributes.capabilities & kWithinCall) != kWithinCall || !device_has(lane, arguments))
-        return false;
-    const uct::RemoteKey key = remote.find_for_atomics(lane.domains);
-    if (key == uct::kInvalidRemoteKey ||
-        lane.endpoint.atomic(arguments.op, arguments.size, arguments.operand, arguments.compare,
-                             arguments.result, address, key, nullptr) != UCS_OK)
-        return false;
-    endpoint.note_one_sided(lane);
-    return true;
-}
-
 // No processor, and no adapter here, does atomics in the memory of a device.
 ucs_status_t check_target(const RemoteMemory& remote) {
     if (remote.header().memory_type == UCS_MEMORY_TYPE_HOST) return UCS_OK;
@@ -216,6 +199,16 @@ ucs_status_t check_atomic(const AtomicArguments& arguments, uint64_t address) {
     return address % arguments.size == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
 }
 
+bool OneSided::is_done_at_once(Endpoint& endpoint, const AtomicArguments& arguments,
+                               uint64_t address, const RemoteMemory& remote) {
+    const auto& [op, size, operand, compare, result] = arguments;
+    if (result != nullptr && endpoint.may_be_on_device(result)) return false;
+    if (size == sizeof(uint64_t))
+        return is_atomic_done_in_place(endpoint, op, operand, compare, result, address, remote);
+    return is_atomic_done_in_place(endpoint, op, static_cast<uint32_t>(operand),
+                                   static_cast<uint32_t>(compare), result, address, remote);
+}
+
 ucs_status_ptr_t OneSided::atomic(Endpoint& endpoint, const AtomicArguments& arguments,
                                   uint64_t address, const RemoteMemory& remote,
                                   const OpParams& params) {
@@ -224,7 +217,7 @@ ucs_status_ptr_t OneSided::atomic(Endpoint& endpoint, const AtomicArguments& arg
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL) &&
-        ends_at_once([&] { return atomic_at_once(endpoint, arguments, address, remote); }))
+        is_done_at_once(endpoint, arguments, address, remote))
         return nullptr;
     Request* request = requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -238,8 +231,7 @@ ucs_status_t OneSided::atomic_implicit(Endpoint& endpoint, const AtomicArguments
     if (status == UCS_OK) status = check_target(remote);
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return status;
-    if (ends_at_once([&] { return atomic_at_once(endpoint, arguments, address, remote); }))
-        return UCS_OK;
+    if (is_done_at_once(endpoint, arguments, address, remote)) return UCS_OK;
     Request* request = requests.allocate();
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
     begin_atomic(*this, *request, endpoint, arguments, address, remote);

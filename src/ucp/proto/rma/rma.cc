@@ -115,15 +115,6 @@ bool get_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t addre
 
 }  // namespace
 
-ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
-                              size_t* length) {
-    const ucp_datatype_t type = params.datatype();
-    if (datatype_class(type) != DatatypeClass::kContig) return UCS_ERR_INVALID_PARAM;
-    if (__builtin_mul_overflow(count, contig_element_size(type), length))
-        return UCS_ERR_INVALID_PARAM;
-    return buffer != nullptr || *length == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
-}
-
 uct::MemoryHandle* registration(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.user_memory != nullptr &&
@@ -401,14 +392,18 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
     return UCS_INPROGRESS;
 }
 
-// There is nothing to do, or the shortest way does it.
+// There is nothing to do, or one of the shortest ways does it.
 template <Direction kDirection>
 bool OneSided::is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
                                const RemoteMemory& remote) {
-    if (length == 0) return true;
+    if (length == 0 || is_done_in_place<kDirection>(endpoint, buffer, length, address, remote))
+        return true;
     if (kDirection == Direction::kPut)
         return put_at_once(endpoint, buffer, length, address, remote);
-    return ends_at_once([&] { return get_at_once(endpoint, buffer, length, address, remote); });
+    if (comes_to_progress() || !get_at_once(endpoint, buffer, length, address, remote))
+        return false;
+    ++operations_;
+    return true;
 }
 
 template <Direction kDirection>

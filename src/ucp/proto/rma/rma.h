@@ -7,27 +7,39 @@
 
 #include "ucp/base/request.h"
 #include "ucp/bulk/engine/engine.h"
+#include "ucp/dt/datatype.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/rma/in_place.h"
 #include "ucp/proto/rma/peer_copies.h"
 #include "ucp/proto/rma/staged_puts.h"
 #include "ucp/proto/rndv/direct.h"
 #include "ucs/memory/detector.h"
 
-// One-sided operations. They go to the endpoint's one-sided lane, piece by piece, each piece by the
-// way that suits its length on the lane of that moment: inline, through a bounce buffer, or from
-// registered memory. Where a lane cannot do the operation it is emulated (emulation.h).
+// One-sided operations. Short ones on memory that is mapped here are done in place (in_place.h).
+// The others go to the endpoint's one-sided lane, piece by piece, each piece by the way that suits
+// its length on the lane of that moment: inline, through a bounce buffer, or from registered
+// memory. Where a lane cannot do the operation it is emulated (emulation.h).
 
 namespace ucp {
 
 class OneSided;
 
 // Bytes of a contiguous buffer. @return UCS_ERR_INVALID_PARAM for other datatypes
-ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
-                              size_t* length);
+inline ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
+                                     size_t* length) {
+    *length = count;
+    if (params.has(UCP_OP_ATTR_FIELD_DATATYPE)) {
+        const ucp_datatype_t type = params.datatype();
+        if (datatype_class(type) != DatatypeClass::kContig ||
+            __builtin_mul_overflow(count, contig_element_size(type), length))
+            return UCS_ERR_INVALID_PARAM;
+    }
+    return buffer != nullptr || *length == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
+}
 
 // The part of a put or get.
 struct RmaOperation {
@@ -99,6 +111,30 @@ class OneSided {
     ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,
                                  uint64_t address, const RemoteMemory& remote);
 
+    // Done by this processor, in place (in_place.h)? If not, nothing has happened.
+    template <bulk::Direction kDirection>
+    [[gnu::always_inline]] bool is_done_in_place(Endpoint& endpoint, void* buffer, size_t length,
+                                                 uint64_t address, const RemoteMemory& remote) {
+        if constexpr (kDirection == bulk::Direction::kPut)
+            return in_place::put(endpoint, buffer, length, address, remote);
+        if (comes_to_progress() || !in_place::get(endpoint, buffer, length, address, remote))
+            return false;
+        ++operations_;
+        return true;
+    }
+    template <typename Word>
+    [[gnu::always_inline]] bool is_atomic_done_in_place(Endpoint& endpoint, uct::AtomicOp op,
+                                                        Word operand, Word compare, void* result,
+                                                        uint64_t address,
+                                                        const RemoteMemory& remote) {
+        const bool is_counted = result != nullptr;
+        if (is_counted && comes_to_progress()) return false;
+        if (!in_place::atomic(endpoint, op, operand, compare, result, address, remote))
+            return false;
+        if (is_counted) ++operations_;
+        return true;
+    }
+
     // Make a request a put or get; start it with Endpoint::submit() or start().
     // @return the error of a buffer that cannot be used (open_device_copy())
     ucs_status_t begin(Request& request, Endpoint& endpoint, RmaOperation operation,
@@ -130,21 +166,19 @@ class OneSided {
     // Submit an operation. Where operations are done when their call returns, a program that waits
     // for a word to change by nothing else, as locks of OpenSHMEM do, would never come to
     // ucp_worker_progress(), and its peers wait for it. So every kTurn-th of them is done, but says
-    // so in the next progress only. Short puts, with which nobody can wait, are not counted.
+    // so in the next progress only. Those with which nobody can wait are not counted: short puts,
+    // and atomics in place whose result is not wanted.
     ucs_status_ptr_t submit(Endpoint& endpoint, Request& request, const OpParams& params);
 
   private:
     static constexpr uint32_t kTurn = 64;
 
     bool is_turn() { return ++operations_ % kTurn == 0; }
-    // The same for one that needs no request: counted if it is done, not tried if it has to end
-    // later. @param attempt  () -> bool
-    template <typename Attempt>
-    bool ends_at_once(Attempt attempt) {
-        if ((operations_ + 1) % kTurn == 0 || !attempt()) return false;
-        ++operations_;
-        return true;
-    }
+    // The next one is that of its turn: it needs a request. One that needs none is counted when it
+    // is done.
+    bool comes_to_progress() const { return (operations_ + 1) % kTurn == 0; }
+    bool is_done_at_once(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
+                         const RemoteMemory& remote);
     template <bulk::Direction kDirection>
     bool is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
                          const RemoteMemory& remote);

@@ -118,6 +118,10 @@ TEST(EndpointConfiguration, NamesTheLanesOfEveryRole) {
     }
     EXPECT_EQ(configuration.use(LaneRole::kMessages, UCS_MEMORY_TYPE_HOST).service,
               Service::kDirect);
+    // It is the lane that copies here, not this processor.
+    EXPECT_EQ(configuration.in_place().longest_put, 0u);
+    EXPECT_EQ(configuration.in_place().longest_get, 0u);
+    EXPECT_FALSE(configuration.in_place().has_atomics);
     // Nothing here copies AMD's memory.
     EXPECT_EQ(configuration.use(LaneRole::kMessages, UCS_MEMORY_TYPE_ROCM).service, Service::kNone);
     char* text = nullptr;

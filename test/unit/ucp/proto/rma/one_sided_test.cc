@@ -367,6 +367,21 @@ TEST_F(Loopback, WhatIsDoneAtOnceComesToProgressNowAndThen) {
     EXPECT_EQ(at_once, 630);
 }
 
+TEST_F(Loopback, WithWhatTellsNothingNobodyWaits) {
+    alignas(8) uint64_t word = 0;
+    ASSERT_NO_FATAL_FAILURE(map(&word, sizeof(word)));
+    const uint64_t one = 1;
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = ucp_dt_make_contig(sizeof(one));
+    for (uint64_t i = 1; i <= 200; ++i) {
+        EXPECT_EQ(
+            ucp_atomic_op_nbx(self_, UCP_ATOMIC_OP_ADD, &one, 1, address_of(&word), key_, &param),
+            nullptr);
+        EXPECT_EQ(word, i);
+    }
+}
+
 TEST_F(Loopback, AFlushWaitsForWhatIsUnderWayAndForNothingElse) {
     Bytes memory(64 << 20), local(64 << 20);
     ASSERT_NO_FATAL_FAILURE(map(memory.data(), memory.size()));
@@ -405,9 +420,10 @@ TEST_F(Loopback, AFlushWaitsForWhatThePeerHasToAnswer) {
     uint64_t word = 0;
     ASSERT_NO_FATAL_FAILURE(map(&word, sizeof(word)));
     Endpoint& endpoint = unwrap(self_);
+    const ucp_request_param_t none{};
+    EXPECT_EQ(ucp_worker_flush_nbx(node_.handle(), &none), nullptr);
     const uint32_t operation = endpoint.remote_operation_started();
     EXPECT_FALSE(endpoint.is_flushed());
-    const ucp_request_param_t none{};
     const ucs_status_ptr_t flush = ucp_worker_flush_nbx(node_.handle(), &none);
     ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
     for (int i = 0; i < 10; ++i) ucp_worker_progress(node_.handle());
