@@ -475,12 +475,15 @@ int main(int argc, char** argv) {
         return 0;
     }
     for (unsigned round = 0; round < 4; ++round) exchange(pair, endpoint, false);
-    if (lane == "rc" || lane == "ring") promote(pair, endpoint);
+    // These earn a lane, which is to be there or not.
+    const bool is_promoted = lane == "rc" || lane == "ring";
+    if (is_promoted) promote(pair, endpoint);
     if (tracker != "off") {
-        // Past one window at least, so that the tracker has known the endpoint.
-        for (const bool wanted : {true, false}) {
-            while (is_armed(pair) != wanted) pair.step(std::chrono::microseconds(100));
-            exchange(pair, endpoint, false);
+        if (!is_promoted) (void)ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE);
+        // Past some intervals, so that the tracker has known the endpoint for long.
+        for (unsigned step = 0; step < 4000; ++step) {
+            pair.step(std::chrono::microseconds(100));
+            if (step % 10 == 0) exchange(pair, endpoint, false);
         }
         while (is_armed(pair) != (tracker == "armed")) pair.step(std::chrono::microseconds(100));
     }
