@@ -94,7 +94,7 @@ class RemoteMemory {
     DomainSet* domains_ = nullptr;
     const uct::MappedRegion* mapped_ = nullptr;
     DomainPair mapped_by_{};
-    PackedKeyHeader header_{};
+    alignas(uint64_t) PackedKeyHeader header_{};  // packed, and its numbers are referred to
     size_t count_ = 0;
     std::array<Entry, kMaxKeys> entries_;
     std::unique_ptr<ucs::MemoryExport> exported_;

@@ -134,8 +134,7 @@ UsageTracker::Beginning UsageTracker::beginning() const {
         result.is_of_known |= is_known;
         if (is_known) return;
         const uint64_t messages = sample.messages + sample.whole_messages;
-        Beginning::Part& part =
-            value_of(sample.id).competes ? result.competing : result.without_rivals;
+        Beginning::Part& part = sample.hook->competes ? result.competing : result.without_rivals;
         ++part.senders;
         part.messages += messages;
     });

@@ -30,7 +30,7 @@ namespace ucs {
 // so few of them that all may be promoted, who is busier does not matter: until then the tracker is
 // armed all the time, and the first of many short windows that sees some messages of each ends the
 // interval. The same holds for a while after expect_newcomers(), for those who have places enough
-// whatever the others do (Value::competes).
+// whatever the others do (Hook::competes).
 //
 // Time stands still while progress() is not called for more than an interval: the program
 // computes, and what it does not send says nothing. It also stands still, for `hold` at most, while
@@ -71,14 +71,13 @@ class UsageTracker {
         bool is_empty() const { return messages == 0 && whole_messages == 0; }
     };
     using SampleLru = Lru<Sample>;
-    static constexpr uint16_t kNoEntry = 0xffff;
+    static constexpr uint16_t kNoEntry = 0x7fff;
 
   public:
     // What traffic of an owner is worth, in the unit of its rate.
     struct Value {
         double per_message = 1;
         double per_byte = 1.0 / 4096;
-        bool competes = true;  // for the few places of Options::few
         double of(uint64_t messages, uint64_t bytes) const {
             return static_cast<double>(messages) * per_message +
                    static_cast<double>(bytes) * per_byte;
@@ -108,7 +107,7 @@ class UsageTracker {
     static constexpr size_t kStep = 16;
 
     static constexpr size_t kMinCapacity = 64;  // that is worth its while; less is possible
-    static constexpr size_t kMaxCapacity = 32768;
+    static constexpr size_t kMaxCapacity = kNoEntry;
 
     // The part of the tracker inside an owner. Must stay where it is while tracked() and be removed
     // before the owner's memory goes.
@@ -118,7 +117,9 @@ class UsageTracker {
 
         // For the tracker to set: the entries in its LRU and in its table.
         SampleLru::Slot sample;
-        uint16_t entry = kNoEntry;
+        uint16_t entry : 15 = kNoEntry;
+        // For the owner to set: whether it competes for the places of Options::few.
+        uint16_t competes : 1 = true;
     };
 
     // Worth per second.

@@ -207,7 +207,6 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     ucs::UsageTracker::Value value = savings(
         attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
         config_.bulk_slice_size, bytes_per_message, endpoint->configuration().measured_saving());
-    value.competes = pool_of(*endpoint) == lanes::Pool::kDevice;
     if (const auto weight = weights_.find(uuid); weight != weights_.end()) {
         value.per_message *= weight->second;
         value.per_byte *= weight->second;
@@ -390,11 +389,11 @@ bool LaneDriver::is_adaptive(const Endpoint& endpoint) const {
 
 void LaneDriver::endpoint_created(Endpoint& endpoint) {
     if (!is_adaptive(endpoint)) return;
-    if (config_.lanes == LaneMode::kDedicated) {
-        set_policy(endpoint, lanes::Policy::kDedicated);
-    } else if (tracker_ && pool_of(endpoint) == lanes::Pool::kHost) {
-        tracker_->expect_newcomers(clock_.now());
-    }
+    if (config_.lanes == LaneMode::kDedicated) set_policy(endpoint, lanes::Policy::kDedicated);
+    if (!tracker_) return;
+    const bool is_within_host = pool_of(endpoint) == lanes::Pool::kHost;
+    endpoint.tracker_hook().competes = !is_within_host;
+    if (is_within_host) tracker_->expect_newcomers(clock_.now());
 }
 
 void LaneDriver::endpoint_renamed(Endpoint& endpoint) {

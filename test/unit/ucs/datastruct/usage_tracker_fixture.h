@@ -38,10 +38,7 @@ class TrackedTraffic : public Ranking<UsageTracker::OwnerId>::Callbacks {
 
     explicit TrackedTraffic(const Setup& setup)
         : tracker(std::make_unique<UsageTracker>(tracker_options(setup),
-                                                 [this, value = setup.value](Id id) mutable {
-                                                     value.competes = !near.contains(id);
-                                                     return value;
-                                                 })),
+                                                 [value = setup.value](Id) { return value; })),
           ranking({.places = setup.places,
                    .margin_permille = setup.margin_permille,
                    .min_score = setup.min_score}) {}
@@ -119,7 +116,6 @@ class TrackedTraffic : public Ranking<UsageTracker::OwnerId>::Callbacks {
 
     VirtualClock clock{Time(1s)};
     std::map<Id, UsageTracker::Hook> hooks;
-    std::set<Id> near;  // those that compete with nobody for a place
     std::unique_ptr<UsageTracker> tracker;
     Ranks ranking;
     std::map<Id, Ranks::Score> remote;  // what the peers say

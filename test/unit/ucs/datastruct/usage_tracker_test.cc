@@ -74,7 +74,7 @@ TEST(UsageTracker, ExpectedNewcomersWithPlacesOfTheirOwnAreKnownAtOnce) {
     traffic.tracker->expect_newcomers(traffic.clock.now());
     for (Id id = 10; id < 40; ++id) {
         rates[id] = 20000;
-        traffic.near.insert(id);
+        traffic.hooks[id].competes = false;
     }
     rates[50] = 20000;
     traffic.run(3ms, rates);
