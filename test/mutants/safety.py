@@ -57,7 +57,7 @@ MUTANTS = {
         ("ucp_proto_test",), "InPlace.NothingOutside*"),
     "in place, where the owner has withdrawn it": (
         "src/uct/api/mapped_region.h",
-        {"granted->load(std::memory_order_acquire) == number": "number == number"},
+        {"granted->load(std::memory_order_acquire) == number": "granted != nullptr"},
         ("ucp_proto_test",), "InPlace.NothingThatItsOwner*"),
     "in place, before what a fence holds": (
         "src/ucp/endpoint/send_queue.cc",
