@@ -12,6 +12,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/api/ucpx.h"
 #include "unit/ucp/cluster.h"
+#include "unit/ucp/remote_key.h"
 
 namespace ucp::test {
 
@@ -19,13 +20,9 @@ namespace ucp::test {
 class Region {
   public:
     Region(ucp_context_h context, size_t length, uint8_t value = 0)
-        : bytes(length, value), context_(context) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address = bytes.data();
-        params.length = length;
-        EXPECT_EQ(ucp_mem_map(context_, &params, &memory), UCS_OK);
-    }
+        : bytes(length, value),
+          memory(map_memory(context, bytes.data(), length)),
+          context_(context) {}
     ~Region() {
         close();
         unmap();
@@ -34,13 +31,7 @@ class Region {
     Region& operator=(const Region&) = delete;
 
     // The key for a peer's endpoint; to be closed before the peer goes.
-    void open(ucp_ep_h endpoint) {
-        void* packed = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(context_, memory, &packed, &size), UCS_OK);
-        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint, packed, &key), UCS_OK);
-        ucp_rkey_buffer_release(packed);
-    }
+    void open(ucp_ep_h endpoint) { key = key_for(endpoint, context_, memory); }
     void close() {
         if (key != nullptr) ucp_rkey_destroy(std::exchange(key, nullptr));
     }
@@ -55,7 +46,7 @@ class Region {
     }
 
     std::vector<uint8_t> bytes;  // stays where it is
-    ucp_mem_h memory = nullptr;
+    ucp_mem_h memory;
     ucp_rkey_h key = nullptr;
 
   private:

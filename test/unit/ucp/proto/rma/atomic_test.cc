@@ -3,6 +3,7 @@
 
 #include "ucp/proto/rma/rma.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucp/remote_key.h"
 
 namespace ucp::test {
 namespace {
@@ -41,17 +42,9 @@ class Atomics : public testing::TestWithParam<Device> {
     }
 
     Atomics() : cluster_(settings()) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address = words_;
-        params.length = sizeof(words_);
         context_ = wrap(&cluster_.b().context());
-        EXPECT_EQ(ucp_mem_map(context_, &params, &memory_), UCS_OK);
-        void* packed = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(context_, memory_, &packed, &size), UCS_OK);
-        EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, packed, &key_), UCS_OK);
-        ucp_rkey_buffer_release(packed);
+        memory_ = map_memory(context_, words_, sizeof(words_));
+        key_ = key_for(cluster_.ep, context_, memory_);
     }
     ~Atomics() override {
         ucp_rkey_destroy(key_);

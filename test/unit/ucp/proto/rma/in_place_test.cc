@@ -20,6 +20,7 @@
 #include "ucp/worker/worker.h"
 #include "uct/base/refusing_endpoint.h"
 #include "uct/sm/component.h"
+#include "unit/ucp/remote_key.h"
 
 namespace ucp::test {
 namespace {
@@ -79,23 +80,10 @@ class InPlace : public testing::Test {
     }
 
     ucp_rkey_h grant(void* address, size_t length, unsigned prot) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                            UCP_MEM_MAP_PARAM_FIELD_PROT;
-        params.address = address;
-        params.length = length;
-        params.prot = prot;
-        EXPECT_EQ(
-            ucp_mem_map(wrap(there_.context.get()), &params, &memories_.emplace_back(nullptr)),
-            UCS_OK);
-        void* packed = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(wrap(there_.context.get()), memories_.back(), &packed, &size),
-                  UCS_OK);
-        ucp_rkey_h& key = keys_.emplace_back(nullptr);
-        EXPECT_EQ(ucp_ep_rkey_unpack(ep_, packed, &key), UCS_OK);
-        ucp_rkey_buffer_release(packed);
-        return key;
+        const ucp_context_h context = wrap(there_.context.get());
+        memories_.push_back(map_memory(context, address, length, prot));
+        keys_.push_back(key_for(ep_, context, memories_.back()));
+        return keys_.back();
     }
 
     ucs_status_t put(uint64_t value, uint64_t address, ucp_rkey_h key) {

@@ -6,6 +6,7 @@
 #include "ucp/proto/rma/rma.h"
 #include "uct/self/self_interface.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucp/remote_key.h"
 #include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
@@ -17,18 +18,8 @@ class Target {
     Target(Cluster& cluster, void* address, size_t length,
            unsigned prot = UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE)
         : context_(wrap(&cluster.b().context())) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                            UCP_MEM_MAP_PARAM_FIELD_PROT;
-        params.address = address;
-        params.length = length;
-        params.prot = prot;
-        EXPECT_EQ(ucp_mem_map(context_, &params, &memory), UCS_OK);
-        void* packed = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(context_, memory, &packed, &size), UCS_OK);
-        EXPECT_EQ(ucp_ep_rkey_unpack(cluster.ep, packed, &key), UCS_OK);
-        ucp_rkey_buffer_release(packed);
+        memory = map_memory(context_, address, length, prot);
+        key = key_for(cluster.ep, context_, memory);
     }
     ~Target() {
         if (key != nullptr) ucp_rkey_destroy(key);

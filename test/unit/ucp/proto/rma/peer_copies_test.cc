@@ -9,6 +9,7 @@
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/rma/rma.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucp/remote_key.h"
 #include "unit/ucs/log/log_capture.h"
 
 // Puts and gets between memory of a device of the initiator's and memory of the target, which the
@@ -170,19 +171,9 @@ class PeerCopiesTest : public testing::TestWithParam<bool> {
         EXPECT_EQ(device.staged_open, 0u);
     }
     void expose(unsigned prot = kAll) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                            UCP_MEM_MAP_PARAM_FIELD_PROT;
-        params.address = host.data();
-        params.length = kLength;
-        params.prot = prot;
         const ucp_context_h context = wrap(&cluster.b().context());
-        ASSERT_EQ(ucp_mem_map(context, &params, &mapped), UCS_OK);
-        void* packed = nullptr;
-        size_t size = 0;
-        ASSERT_EQ(ucp_rkey_pack(context, mapped, &packed, &size), UCS_OK);
-        ASSERT_EQ(ucp_ep_rkey_unpack(cluster.ep, packed, &key), UCS_OK);
-        ucp_rkey_buffer_release(packed);
+        mapped = map_memory(context, host.data(), kLength, prot);
+        key = key_for(cluster.ep, context, mapped);
     }
     void unmap() {
         if (mapped == nullptr) return;
