@@ -32,13 +32,22 @@ namespace ucp::in_place {
     return region->at(address);
 }
 
+// The same for a put or get between them and a buffer of the program, which is counted.
+[[gnu::always_inline]] inline std::byte* find(Endpoint& endpoint, const RemoteMemory& remote,
+                                              uct::PeerRights wanted, uint64_t address,
+                                              const void* buffer, size_t length, size_t longest) {
+    if (length - 1 >= longest) return nullptr;  // or none
+    std::byte* const there = find(endpoint, remote, wanted, address, length);
+    const bool goes_on = there != nullptr && (!endpoint.is_watched() ||
+                                              endpoint.pass_gate(buffer, length, Gate::kTracker));
+    return goes_on ? there : nullptr;
+}
+
 [[gnu::always_inline]] inline bool put(Endpoint& endpoint, const void* buffer, size_t length,
                                        uint64_t address, const RemoteMemory& remote) {
-    if (length - 1 >= endpoint.configuration().in_place().longest_put) return false;  // or none
-    std::byte* const there = find(endpoint, remote, uct::PeerRights::kWrite, address, length);
-    if (there == nullptr ||
-        (endpoint.is_watched() && !endpoint.pass_gate(buffer, length, Gate::kTracker)))
-        return false;
+    std::byte* const there = find(endpoint, remote, uct::PeerRights::kWrite, address, buffer,
+                                  length, endpoint.configuration().in_place().longest_put);
+    if (there == nullptr) return false;
     const ucs::IgnoredByThreadSanitizer stands_for_a_peer;
     std::memmove(there, buffer, length);
     return true;
@@ -46,11 +55,9 @@ namespace ucp::in_place {
 
 [[gnu::always_inline]] inline bool get(Endpoint& endpoint, void* buffer, size_t length,
                                        uint64_t address, const RemoteMemory& remote) {
-    if (length - 1 >= endpoint.configuration().in_place().longest_get) return false;  // or none
-    const std::byte* const there = find(endpoint, remote, uct::PeerRights::kRead, address, length);
-    if (there == nullptr ||
-        (endpoint.is_watched() && !endpoint.pass_gate(buffer, length, Gate::kTracker)))
-        return false;
+    const std::byte* const there = find(endpoint, remote, uct::PeerRights::kRead, address, buffer,
+                                        length, endpoint.configuration().in_place().longest_get);
+    if (there == nullptr) return false;
     const ucs::IgnoredByThreadSanitizer stands_for_a_peer;
     std::memmove(buffer, there, length);
     return true;
