@@ -142,7 +142,7 @@ ssize_t MockEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     if (id < 64 && (interface_.fabric.config.without_memory >> id & 1) != 0) throw std::bad_alloc();
     Packet* packet = prepare(PacketType::kAm, nullptr);
     packet->am_id = id;
-    packet->data.resize(interface_.attributes().am.max_bcopy);
+    packet->data.resize(interface_.attributes().am.longest_bcopy());
     const size_t length =
         pack_or_release(pack, packet->data.data(), arg, [&] { interface_.fabric.recycle(packet); });
     packet->data.resize(length);

@@ -16,7 +16,8 @@ OrderedLane::OrderedLane(const Lane& scalable, uint64_t sender, uint32_t epoch)
                       : 0),
       header_{.sender = sender, .epoch = epoch, .id = 0, .unused = {}} {
     auto& am = attributes_.am;
-    am.max_bcopy -= std::min(am.max_bcopy, sizeof(OrderedHeader));
+    for (size_t* const limit : {&am.max_bcopy, &am.max_long_bcopy})
+        *limit -= std::min(*limit, sizeof(OrderedHeader));
     am.max_short = std::min(am.max_short, am.max_bcopy - std::min(am.max_bcopy, sizeof(uint64_t)));
     am.max_zcopy = 0;
     attributes_.capabilities &= ~uint32_t{uct::kAmZcopy};

@@ -85,6 +85,11 @@ struct OperationLimits {
     size_t max_zcopy = 0;   // payload sent from registered memory
     size_t max_iov = 0;     // pieces of one zero-copy operation
     size_t max_header = 0;  // AM zero copy: header bytes besides the payload
+    // AM: as max_bcopy, for bytes that can travel in no other way than copied. More than max_bcopy
+    // where fewer, longer messages save calls of the system; 0: the same.
+    size_t max_long_bcopy = 0;
+
+    size_t longest_bcopy() const { return max_bcopy > max_long_bcopy ? max_bcopy : max_long_bcopy; }
 };
 
 struct InterfaceAttributes {

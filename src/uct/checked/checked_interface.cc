@@ -36,6 +36,7 @@ ucs_status_t CheckedInterface::limit() {
     constexpr size_t kWord = sizeof(CheckWord);
     if (am.max_bcopy <= kWord) return UCS_ERR_UNSUPPORTED;
     am.max_bcopy -= kWord;
+    am.max_long_bcopy -= std::min(am.max_long_bcopy, kWord);
     if (am.max_short < kWord) attributes_.capabilities &= ~uint32_t{kAmShort};
     am.max_short =
         std::min(am.max_short - std::min(am.max_short, kWord), CheckedEndpoint::kMostShort);

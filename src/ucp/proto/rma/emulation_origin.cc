@@ -44,7 +44,7 @@ size_t pack_put(void* destination, void* arg) {
 
 ucs_status_t post_emulated_put(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
-    PackContext pack{request, std::min(lane.attributes.am.max_bcopy - sizeof(EmulatedPut),
+    PackContext pack{request, std::min(lane.attributes.am.longest_bcopy() - sizeof(EmulatedPut),
                                        rma.length - rma.offset)};
     count_remote(request, rma.number);
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kPut), pack_put, &pack);

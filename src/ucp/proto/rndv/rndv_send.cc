@@ -180,7 +180,7 @@ size_t pack_data(void* destination, void* arg) {
     const RndvData header{send.receiver, request.endpoint->local_uuid(), send.offset};
     std::memcpy(destination, &header, sizeof(header));
     const size_t room =
-        piece_length(lane.attributes.am.max_bcopy - sizeof(header), send.end - send.offset);
+        piece_length(lane.attributes.am.longest_bcopy() - sizeof(header), send.end - send.offset);
     const size_t packed =
         send.buffer.pack(send.offset, static_cast<std::byte*>(destination) + sizeof(header), room);
     send.stuck = packed == 0 || packed > room;

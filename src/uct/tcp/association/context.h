@@ -77,7 +77,7 @@ struct Buffers {
           receive(ucs::align_up(size_t{config.rx_seg_size}, wire::kAlignment)),
           output(config.tx_seg_size + 64),
           operations("tcp operations", 16),
-          staging(new std::byte[std::max<size_t>(config.tx_seg_size + 64, 4096)]) {}
+          staging(new std::byte[std::max<size_t>(config.rx_seg_size + 64, 4096)]) {}
 
     RegionTable& regions;  // what peers may reach
     ReceivePool receive;

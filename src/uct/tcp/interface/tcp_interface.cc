@@ -66,10 +66,14 @@ void TcpInterface::fill_attributes() {
         attributes_.capabilities &= ~uint32_t{kPutShort | kPutBcopy | kPutZcopy | kPutChain};
     }
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
-    attributes_.am = {copied - sizeof(uint64_t), copied, max_message() - kMaxHeader, iov,
-                      kMaxHeader};
-    attributes_.put = {copied, copied, bulk, iov, 0};
-    attributes_.get = {0, copied, bulk, iov, 0};
+    attributes_.am = {.max_short = copied - sizeof(uint64_t),
+                      .max_bcopy = copied,
+                      .max_zcopy = max_message() - kMaxHeader,
+                      .max_iov = iov,
+                      .max_header = kMaxHeader,
+                      .max_long_bcopy = max_message()};
+    attributes_.put = {.max_short = copied, .max_bcopy = copied, .max_zcopy = bulk, .max_iov = iov};
+    attributes_.get = {.max_bcopy = copied, .max_zcopy = bulk, .max_iov = iov};
     attributes_.device_address_length = DeviceAddress::kLength;
     attributes_.interface_address_length = ListenerAddress::kLength;
     attributes_.latency = {device().latency, 0};

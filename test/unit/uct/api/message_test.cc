@@ -36,9 +36,11 @@ TEST_P(Messages, ShortArriveInOrderAtEverySize) {
 TEST_P(Messages, CopiedArriveInOrderAtTheSizeLimits) {
     World world(GetParam());
     Endpoint& endpoint = world.connect(0, 1);
-    const size_t limit = world.peer(0).interface->attributes().am.max_bcopy;
+    const OperationLimits& limits = world.peer(0).interface->attributes().am;
+    const size_t limit = limits.max_bcopy;
     std::vector<std::string> expected;
-    for (const size_t length : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, limit - 1, limit}) {
+    for (const size_t length : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, limit - 1, limit,
+                                limits.longest_bcopy() - 1, limits.longest_bcopy()}) {
         expected.push_back(pattern(length, 3));
         send_bcopy(world, endpoint, 5, expected.back());
     }

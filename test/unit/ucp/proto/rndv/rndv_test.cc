@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -80,6 +81,26 @@ INSTANTIATE_TEST_SUITE_P(
                                      RndvScheme::kAm),
                      testing::Values(Kind::kContig, Kind::kIov, Kind::kGeneric),
                      testing::Values(Kind::kContig, Kind::kIov, Kind::kGeneric), testing::Bool()));
+
+// Of one that takes longer messages where bytes are copied anyway.
+TEST(RendezvousPieces, BytesThatAreCopiedGoInLongMessages) {
+    constexpr size_t kLength = 300001;
+    std::array<uint64_t, 2> messages{};
+    for (const bool is_long : {false, true}) {
+        Settings settings;
+        settings.fabric.am.max_bcopy = 8192;
+        if (is_long) settings.fabric.am.max_long_bcopy = 65536;
+        Cluster cluster(settings);
+        TypedBuffer source(Kind::kIov, pattern(kLength, 5)), target(Kind::kIov, Bytes(kLength));
+        const ucs_status_ptr_t receiving = receive(cluster, target, 1, ~0ul);
+        EXPECT_EQ(cluster.wait(send(cluster, source, 1)), UCS_OK);
+        EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+        EXPECT_EQ(source.bytes(), target.bytes());
+        messages[is_long ? 1 : 0] = cluster.fabric().counters(uct::mock::Kind::kScalable).am;
+    }
+    EXPECT_GE(messages[0], kLength / 8192);
+    EXPECT_LT(messages[1], kLength / 65536 + 8);
+}
 
 class Schemes : public testing::TestWithParam<RndvScheme> {};
 
