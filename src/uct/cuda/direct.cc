@@ -77,9 +77,15 @@ ucs_status_t DirectCopy::ask_resident() {
     return UCS_INPROGRESS;
 }
 
+// Nothing has changed since it was last found to wait.
+bool DirectCopy::stays_behind() const {
+    return behind_.ticket.context == plan_.context && behind_.company == owner_.company() &&
+           plan_.context->test(behind_.ticket) == UCS_INPROGRESS;
+}
+
 ucs_status_t DirectCopy::test() {
-    if (state_.load(std::memory_order_acquire) == State::kWaiting)
-        owner_.flush(*plan_.context, plan_.direction);
+    if (state_.load(std::memory_order_acquire) == State::kWaiting && !stays_behind())
+        owner_.flush(*plan_.context, plan_.direction, &behind_);
     ucs_status_t status = UCS_INPROGRESS;
     switch (state_.load(std::memory_order_acquire)) {
         case State::kWaiting:
@@ -172,6 +178,7 @@ void DirectCopy::close(StagingPool& staging) {
     plan_ = {};
     state_ = State::kWaiting;
     status_ = UCS_OK;
+    behind_ = {};
     list_ = nullptr;
     polls_ = turn_ = 0;
     begun_ = delivered_ = 0;
@@ -212,7 +219,7 @@ ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* 
         status = made->begin_in_windows(staging_);
     } else {
         std::lock_guard lock(mutex_);
-        waiting_.push_back(made);
+        wait(*made);
     }
     if (status != UCS_OK) {
         put(*made);
@@ -387,13 +394,15 @@ void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direc
     });
 }
 
-void DirectCopies::flush(CopyContext& context, Direction direction) {
+void DirectCopies::flush(CopyContext& context, Direction direction, DirectCopy::Behind* behind) {
     std::lock_guard lock(mutex_);
     if (Resident* const resident = context.resident()) hand_to(*resident, context, direction);
     CopyContext::Ticket& latest = latest_[static_cast<size_t>(direction)];
     if (latest.context == &context && context.test(latest) == UCS_INPROGRESS &&
-        !has_company(context, direction))
+        !has_company(context, direction)) {
+        *behind = {latest, company()};
         return;
+    }
     handed_over_.clear();
     std::erase_if(waiting_, [&](DirectCopy* copy) {
         if (copy->plan().context != &context || copy->plan().direction != direction) return false;
@@ -419,9 +428,15 @@ DirectCopy* DirectCopies::take() {
     return copy;
 }
 
+// With the mutex.
+void DirectCopies::wait(DirectCopy& copy) {
+    waiting_.push_back(&copy);
+    company_.store(company() + 1, std::memory_order_relaxed);
+}
+
 void DirectCopies::wait_again(DirectCopy& copy) {
     std::lock_guard lock(mutex_);
-    waiting_.push_back(&copy);
+    wait(copy);
 }
 
 void DirectCopies::put(DirectCopy& copy) {

@@ -51,6 +51,12 @@ class DirectCopy final : public ucs::AsyncCopy {
     // After the end: gives back what it took.
     void close(StagingPool& staging);
 
+    // What a copy waits behind, and the company that it had then.
+    struct Behind {
+        CopyContext::Ticket ticket;
+        uint64_t company = 0;
+    };
+
   private:
     static constexpr size_t kWindows = 4;
     static constexpr uint32_t kPollsPerQuery = 1024;
@@ -64,6 +70,7 @@ class DirectCopy final : public ucs::AsyncCopy {
 
     ucs_status_t ask(const CopyContext::Ticket& ticket);
     ucs_status_t ask_resident();
+    bool stays_behind() const;
     ucs_status_t test_windows();
     ucs_status_t fill(Window& window);
     void wait_for_windows();
@@ -71,6 +78,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     DirectCopies& owner_;
     Plan plan_;
     std::atomic<State> state_{State::kWaiting};
+    Behind behind_;
     CopyContext::Ticket ticket_;
     Resident* resident_ = nullptr;
     uint32_t number_ = 0;  // of the resident kernel's
@@ -110,8 +118,10 @@ class DirectCopies {
                           ucs::AsyncCopy** copy);
 
     // For the copies themselves.
-    // Hand over what waits in a context for a direction.
-    void flush(CopyContext& context, Direction direction);
+    // Hand over what waits in a context for a direction, unless it is to wait `behind` others.
+    void flush(CopyContext& context, Direction direction, DirectCopy::Behind* behind);
+    // Changes with every copy that is begun.
+    uint64_t company() const { return company_.load(std::memory_order_relaxed); }
     // The copy has not begun after all.
     void wait_again(DirectCopy& copy);
     void put(DirectCopy& copy);
@@ -152,6 +162,7 @@ class DirectCopies {
     // what is in the other is still under way.
     Direction stream_of(Direction direction);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
+    void wait(DirectCopy& copy);
     void hand_to(Resident& resident, const CopyContext& context, Direction direction);
     bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
     DirectCopy* take();
@@ -163,6 +174,7 @@ class DirectCopies {
     std::mutex mutex_;
     CopyContext::Ticket latest_[kDirections];  // that was handed over; kWithin: for both
     std::atomic<unsigned> next_{0};
+    std::atomic<uint64_t> company_{0};  // copies that have waited, ever
     std::vector<DirectCopy*> waiting_;
     std::vector<DirectCopy*> handed_over_;  // of flush()
     std::vector<std::unique_ptr<DirectCopy>> idle_;

@@ -82,8 +82,11 @@ abi::Result Driver::load_function(abi::Function* function, abi::Module module, c
 }
 
 bool Driver::is_initialized() const {
+    if (is_initialized_.load(std::memory_order_relaxed)) return true;
     int count = 0;
-    return device_get_count(&count) == abi::kSuccess && count > 0;
+    if (device_get_count(&count) != abi::kSuccess || count == 0) return false;
+    is_initialized_.store(true, std::memory_order_relaxed);
+    return true;
 }
 
 ucs_status_t to_status(abi::Result result) {

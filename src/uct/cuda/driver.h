@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "ucs/type/status.h"
@@ -184,6 +185,9 @@ class Driver {
     const char* name_of(abi::Result result) const;
     // False until somebody in this process has called cuInit().
     bool is_initialized() const;
+
+  private:
+    mutable std::atomic<bool> is_initialized_{false};  // seen to be, once and for all
 };
 
 ucs_status_t to_status(abi::Result result);
