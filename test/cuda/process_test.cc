@@ -566,6 +566,43 @@ TEST_F(ProcessTest, AMappingIsUsedAndClosedWhenItsMemoryIsFreed) {
     while (cuda_test::calls_of("cuIpcCloseMemHandle") == closed) peer->side().progress();
 }
 
+// Each question takes the driver 0.1 us or more.
+TEST_F(ProcessTest, TheDriverIsAskedSeldom) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    constexpr uint64_t kOperations = 50;
+    const auto questions = [] { return cuda_test::calls_of("one of cuPointerGetAttributes"); };
+    // While the worker makes progress it looks for what was freed as well.
+    const auto expect_at_most = [&](uint64_t before, uint64_t each) {
+        EXPECT_LT(questions() - before, kOperations * each + kOperations / 2);
+    };
+    Buffer here(Kind::kDevice, kLong);
+    ASSERT_NO_FATAL_FAILURE(send_until_direct(here, {kSend, Kind::kDevice, 0, 1000, kLong, 1}));
+    uint64_t before = questions();
+    for (uint64_t i = 0; i < kOperations; ++i) {
+        peer->tell({kSend, Kind::kDevice, 0, 7, kLong, 1});
+        ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, 7)), UCS_OK);
+        EXPECT_EQ(peer->answer().copies, 0u);
+    }
+    expect_at_most(before, 2);
+
+    before = questions();
+    for (uint64_t i = 0; i < kOperations; ++i) {
+        peer->tell({Command::What::kReceive, Kind::kDevice, 0, 7, kLong, 2});
+        ASSERT_EQ(peer->side().wait(peer->side().send(here, kLong, 7)), UCS_OK);
+        (void)peer->answer();
+    }
+    expect_at_most(before, 1);
+
+    const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 3);
+    ucp_rkey_h unpacked = peer->side().unpack(key);
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    before = questions();
+    for (uint64_t i = 0; i < kOperations; ++i)
+        ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    expect_at_most(before, 1);
+    ucp_rkey_destroy(unpacked);
+}
+
 // Virtual memory and pools that were made to be shared.
 TEST_F(ProcessTest, SharedMemoryIsMappedAndClosedWhenItIsFreed) {
     if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";

@@ -671,6 +671,7 @@ Result pointer_get_attributes(unsigned count, abi::PointerAttribute* attributes,
     }
     Lock lock(state().mutex);
     if (!state().is_initialized) return abi::kNotInitialized;
+    if (count == 1) ++state().counts["one of cuPointerGetAttributes"];
     const Region* const region = find_region(pointer);
     for (unsigned i = 0; i < count; ++i) {
         const Result result = fill_attribute(region, attributes[i], values[i]);

@@ -34,6 +34,10 @@ class Buffer {
         if (class_ != DatatypeClass::kDevice || count_ != 0) return {};
         return {static_cast<std::byte*>(address_), length_};
     }
+    // The number of the allocation that device_bytes() lie in; 0: not known.
+    uint64_t allocation() const {
+        return class_ == DatatypeClass::kDevice ? copy_->memory.allocation : 0;
+    }
     // Of a buffer of class kDevice: the memory of its first piece that has bytes.
     ucs_memory_type_t memory_type() const { return memory_type_; }
     // All bytes lie together at data(), in memory of this type; nothing: they do not.

@@ -278,26 +278,22 @@ namespace {
 class LookedUp {
   public:
     CopyEngine::Found* find(const Driver& driver, abi::DevicePointer address) {
-        for (Entry& entry : entries_) {
-            if (address - entry.found.base >= entry.found.length) continue;
+        for (CopyEngine::Found& entry : entries_) {
+            if (address - entry.base >= entry.length) continue;
             unsigned long long number = 0;
             if (driver.ask(abi::kPointerBufferId, address, &number) && number == entry.number)
-                return &entry.found;
+                return &entry;
             entry = {};
         }
         return nullptr;
     }
-    void keep(const CopyEngine::Found& found, unsigned long long number) {
-        entries_[next_] = {found, number};
+    void keep(const CopyEngine::Found& found) {
+        entries_[next_] = found;
         next_ = (next_ + 1) % std::size(entries_);
     }
 
   private:
-    struct Entry {
-        CopyEngine::Found found;
-        unsigned long long number = 0;
-    };
-    Entry entries_[4];
+    CopyEngine::Found entries_[4];
     unsigned next_ = 0;
 };
 
@@ -321,7 +317,10 @@ CopyEngine::Found CopyEngine::look_up(const void* address) const {
     if (result != abi::kSuccess || (type != abi::kMemoryTypeDevice && is_managed == 0)) return {};
     found.type = is_managed != 0 ? UCS_MEMORY_TYPE_CUDA_MANAGED : UCS_MEMORY_TYPE_CUDA;
     // A range of virtual memory may hold several allocations, and belongs to no context.
-    if (found.context != nullptr && number != 0) looked_up.keep(found, number);
+    if (found.context != nullptr && number != 0) {
+        found.number = number;
+        looked_up.keep(found);
+    }
     return found;
 }
 

@@ -128,6 +128,7 @@ class CopyEngine {
         abi::Device device = -1;
         abi::DevicePointer base = 0;
         size_t length = 0;
+        uint64_t number = 0;  // of the allocation; 0: the range may hold several
     };
     // What the driver knows of an address; pinned and registered memory is the host's.
     Found look_up(const void* address) const;

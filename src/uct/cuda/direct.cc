@@ -194,10 +194,21 @@ CopyContext* DirectCopies::context_for(const ucs::MemoryExport& described,
     return engine_.context_near(described.device);
 }
 
+CopyEngine::Found DirectCopies::look_up(const std::byte* here, const ucs::MemoryInfo* known) const {
+    if (known == nullptr || known->allocation == 0) return engine_.look_up(here);
+    return {.type = known->type,
+            .context = static_cast<abi::Context>(known->context),
+            .device = known->device,
+            .base = reinterpret_cast<uintptr_t>(known->base),
+            .length = known->length,
+            .number = known->allocation};
+}
+
 ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
-                                 Access access, ucs::AsyncCopy** copy) {
+                                 const ucs::MemoryInfo* known, Access access,
+                                 ucs::AsyncCopy** copy) {
     if (!Places::is_sound(described, length)) return UCS_ERR_INVALID_PARAM;
-    const CopyEngine::Found found = engine_.look_up(here);
+    const CopyEngine::Found found = look_up(here, known);
     const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
     if (!is_host && length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
         return UCS_ERR_UNSUPPORTED;

@@ -103,14 +103,14 @@ class DirectCopies {
 
     // As ucs::MemoryDetector::fetch().
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                       ucs::AsyncCopy** copy) {
-        return begin(from, static_cast<std::byte*>(to), length, Access::kFetch, copy);
+                       const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
+        return begin(from, static_cast<std::byte*>(to), length, known, Access::kFetch, copy);
     }
     // As ucs::MemoryDetector::store().
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
-                       ucs::AsyncCopy** copy) {
+                       const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
         auto* const bytes = static_cast<std::byte*>(const_cast<void*>(from));
-        return begin(to, bytes, length, Access::kStore, copy);
+        return begin(to, bytes, length, known, Access::kStore, copy);
     }
 
     // As ucs::MemoryDetector::transfer().
@@ -155,8 +155,9 @@ class DirectCopies {
     Here find_here(const ucs::DevicePiece& piece);
     static size_t add_run(PieceCopy& copy, std::span<const ucs::DevicePiece> pieces,
                           const Here& here, const Place& place, uint64_t room, bool is_store);
+    CopyEngine::Found look_up(const std::byte* here, const ucs::MemoryInfo* known) const;
     ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
-                       Access access, ucs::AsyncCopy** copy);
+                       const ucs::MemoryInfo* known, Access access, ucs::AsyncCopy** copy);
     bool has_company(const CopyContext& context, Direction direction) const;
     // Between devices, one stream and the other in turn: what is in one begins while the end of
     // what is in the other is still under way.

@@ -36,6 +36,8 @@ bool CudaMemory::detect(const void* address, size_t length, ucs::MemoryInfo& inf
     info.base = reinterpret_cast<const void*>(found.base);
     info.length = found.length;
     info.device = found.device;
+    info.context = found.context;
+    info.allocation = found.number;
     return true;
 }
 
@@ -122,8 +124,9 @@ void CudaMemory::fill_late(const void* address) {
     fill_staging(context != nullptr || owner == nullptr ? context : owner->handle());
 }
 
-bool CudaMemory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
-    return Config::get().direct && exports_.describe(address, length, description);
+bool CudaMemory::export_memory(const void* address, size_t length, uint64_t allocation,
+                               ucs::MemoryExport& description) {
+    return Config::get().direct && exports_.describe(address, length, allocation, description);
 }
 
 // Nobody knows before the program has started CUDA.
@@ -166,17 +169,17 @@ bool CudaMemory::is_freed(uint64_t buffer, uint64_t base) {
 }
 
 ucs_status_t CudaMemory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                               ucs::AsyncCopy** copy) {
+                               const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
     fill_late(to);
-    return direct_.fetch(from, to, length, copy);
+    return direct_.fetch(from, to, length, known, copy);
 }
 
 ucs_status_t CudaMemory::store(const ucs::MemoryExport& to, const void* from, size_t length,
-                               ucs::AsyncCopy** copy) {
+                               const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
     fill_late(from);
-    return direct_.store(to, from, length, copy);
+    return direct_.store(to, from, length, known, copy);
 }
 
 ucs_status_t CudaMemory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,

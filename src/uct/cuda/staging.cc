@@ -81,6 +81,7 @@ void StagingPool::put_transfer(StagedTransfer* transfer) {
 
 void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> pieces) {
     engine_ = &engine;
+    memory = {};
     pieces_ = pieces;
     if (pieces.size() == 1) {
         only_ = pieces.front();

@@ -25,7 +25,11 @@ class Device final : public ucs::MemoryDetector {
 
     bool detect(const void* address, size_t length, ucs::MemoryInfo& info) const override {
         if (!holds(address, length)) return false;
-        info = {UCS_MEMORY_TYPE_CUDA, memory.data(), memory.size(), 0, const_cast<Device*>(this)};
+        info = {.type = UCS_MEMORY_TYPE_CUDA,
+                .base = memory.data(),
+                .length = memory.size(),
+                .device = 0,
+                .owner = const_cast<Device*>(this)};
         return true;
     }
     uint64_t types() const override { return UCS_BIT(UCS_MEMORY_TYPE_CUDA); }
@@ -42,7 +46,7 @@ class Device final : public ucs::MemoryDetector {
         *copy = new Staged(*this, static_cast<std::byte*>(pieces.front().address));
         return UCS_OK;
     }
-    bool export_memory(const void* address, size_t length,
+    bool export_memory(const void* address, size_t length, uint64_t,
                        ucs::MemoryExport& description) override {
         if (!holds(address, length)) return false;
         description = {};
@@ -56,11 +60,11 @@ class Device final : public ucs::MemoryDetector {
         return true;
     }
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                       ucs::AsyncCopy** copy) override {
+                       const ucs::MemoryInfo*, ucs::AsyncCopy** copy) override {
         return begin(static_cast<std::byte*>(to), memory.data() + from.offset, length, copy);
     }
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
-                       ucs::AsyncCopy** copy) override {
+                       const ucs::MemoryInfo*, ucs::AsyncCopy** copy) override {
         return begin(memory.data() + to.offset, static_cast<const std::byte*>(from), length, copy);
     }
 
@@ -448,7 +452,7 @@ TEST_P(PeerCopiesTest, BadRequestsAreDroppedOrRefused) {
     const uint64_t address = unwrap(key).header().address;
     const Bytes before = host;
     ucs::MemoryExport there;
-    ASSERT_TRUE(device.export_memory(device.memory.data(), kLength, there));
+    ASSERT_TRUE(device.export_memory(device.memory.data(), kLength, 0, there));
     const auto is_noticed = [&](uint64_t at, uint64_t length, uint8_t direction, uint32_t type) {
         ucs::LogCapture log;
         there.type = type;
