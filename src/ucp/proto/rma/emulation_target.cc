@@ -119,8 +119,9 @@ size_t pack_answer(void* destination, void* arg) {
 
 ucs_status_t post_answer(Request& request, const Lane& lane) {
     GetAnswer& part = request.part<GetAnswer>();
-    const size_t length = std::min<size_t>(
-        lane.attributes.am.longest_bcopy() - sizeof(EmulatedGetReply), part.get.length - part.offset);
+    const size_t length =
+        std::min<size_t>(lane.attributes.am.longest_bcopy() - sizeof(EmulatedGetReply),
+                         part.get.length - part.offset);
     RemoteAccess source = part.get.source;
     source.address += part.offset;
     // Looked up for each piece, and all that is left: the program may unmap the memory in between,

@@ -9,10 +9,11 @@ using ucs::config::field;
 using C = Config;
 
 constexpr ucs::config::Field<C> kFields[] = {
-    field<&C::tx_seg_size>("TX_SEG_SIZE", "8kb",
-                           "Size of a copy-out buffer: the limit of a message that is copied, unless its "
-                           "bytes can travel in no other way: then that is UCX_TCP_RX_SEG_SIZE.",
-                           {"1k", "1g"}),
+    field<&C::tx_seg_size>(
+        "TX_SEG_SIZE", "8kb",
+        "Size of a copy-out buffer: the limit of a message that is copied, unless its "
+        "bytes can travel in no other way: then that is UCX_TCP_RX_SEG_SIZE.",
+        {"1k", "1g"}),
     field<&C::rx_seg_size>("RX_SEG_SIZE", "64kb",
                            "Size of a receive buffer: the limit of an active message. The same on "
                            "all hosts of a job.",
