@@ -571,6 +571,30 @@ TEST_F(ByAdapterTest, AnnouncedDataIsNotStaged) {
     }
 }
 
+// A buffer that came without a handle stays registered, and what takes its place does not.
+TEST_F(ByAdapterTest, BuffersStayRegisteredUntilTheyAreFreed) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "counts calls of the stand-in";
+    constexpr size_t kLength = 300'000;
+    Buffer target(Kind::kDevice, kLength);
+    const Mapped mapped(*second, there, target.data(), kLength);
+    const auto registered = [] { return cuda_test::calls_of("cuMemGetHandleForAddressRange"); };
+    for (uint32_t round = 1; round <= 3; ++round) {
+        Buffer source(Kind::kDevice, kLength);
+        const uint64_t before = registered();
+        for (uint32_t i = 0; i < 10; ++i) {
+            source.fill(round * 100 + i);
+            ASSERT_EQ(
+                wait(ucp_put_nbx(there, source.data(), kLength, place(target), mapped.key, &plain)),
+                UCS_OK);
+            ASSERT_EQ(flush(), UCS_OK);
+            ASSERT_TRUE(target.holds(round * 100 + i));
+        }
+        // Once by each adapter that has a part in it.
+        EXPECT_LE(registered() - before, 4u);
+        EXPECT_GE(registered() - before, 1u);
+    }
+}
+
 // Memory that the adapter does not take after all is staged, with no byte lost.
 TEST_F(ByAdapterTest, WhatIsRefusedIsStaged) {
     if (cuda_test::is_real()) GTEST_SKIP() << "by injected faults";

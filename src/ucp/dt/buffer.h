@@ -34,9 +34,11 @@ class Buffer {
         if (class_ != DatatypeClass::kDevice || count_ != 0) return {};
         return {static_cast<std::byte*>(address_), length_};
     }
-    // The number of the allocation that device_bytes() lie in; 0: not known.
-    uint64_t allocation() const {
-        return class_ == DatatypeClass::kDevice ? copy_->memory.allocation : 0;
+    // What device_bytes() were found to lie in; of another buffer nothing but the type, if it lies
+    // in host memory.
+    ucs::MemoryInfo memory() const {
+        if (class_ == DatatypeClass::kDevice) return copy_->memory;
+        return {.type = is_contiguous() ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_UNKNOWN};
     }
     // Of a buffer of class kDevice: the memory of its first piece that has bytes.
     ucs_memory_type_t memory_type() const { return memory_type_; }

@@ -21,10 +21,13 @@ bool DomainSet::open_cache(const RegistrationCache::Limits& limits, bool use_eve
     return false;
 }
 
-void DomainSet::collect() {
+void DomainSet::collect(ucs::Time now) {
     if (registrations_ == nullptr) return;
     DomainLock lock(*this);
     registrations_->collect();
+    if (now < next_look_) return;
+    next_look_ = ucs::deadline(now, kFreedInterval);
+    registrations_->collect_freed();
 }
 
 uint64_t AccessTable::add(Memory& memory) {

@@ -13,6 +13,7 @@
 #include "ucp/mem/memory_events.h"
 #include "ucp/mem/registration_cache.h"
 #include "ucs/datastruct/slot_table.h"
+#include "ucs/sys/time.h"
 #include "ucs/type/status.h"
 
 namespace ucp {
@@ -113,15 +114,19 @@ class DomainSet {
     // Keep registrations for later operations, as far as memory events keep them honest.
     // @return false if nothing tells when memory is unmapped; there is no cache then
     bool open_cache(const RegistrationCache::Limits& limits, bool use_events);
-    // From time to time: what was unmapped does not stay pinned until the next lookup.
-    void collect();
+    // From time to time: what was unmapped, or freed on a device, does not stay registered until
+    // the next lookup.
+    void collect(ucs::Time now);
 
   private:
+    static constexpr ucs::Duration kFreedInterval{20'000'000};  // between looks for what was freed
+
     Options options_;
     std::vector<Domain> domains_;
     std::recursive_mutex mutex_;
     AccessTable regions_;
     std::unique_ptr<RegistrationCache> registrations_;
+    ucs::Time next_look_{};  // for what was freed
     MemoryEvents memory_events_;
 };
 

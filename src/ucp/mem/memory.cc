@@ -147,23 +147,23 @@ ucs_status_t Memory::create(DomainSet& domains, void* address, size_t length, Me
 
 ucs_status_t Memory::create_on_demand(DomainSet& domains, void* address, size_t length,
                                       uct::PeerRights rights, Memory** result,
-                                      ucs_memory_type_t type) {
+                                      const ucs::MemoryInfo& found) {
     auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     memory->address_ = address;
     memory->length_ = length;
-    memory->type_ = type;
+    memory->type_ = found.type;
     memory->is_on_demand_ = length > 0;
     memory->prot_ = prot_of(rights);
     if (length > 0) {
         DomainLock lock(domains);
-        // Nobody tells when memory of a device is freed.
-        RegistrationCache* const cache =
-            type == UCS_MEMORY_TYPE_HOST ? domains.registrations() : nullptr;
+        // Of a device's memory the allocation's number alone tells whether it is still the same.
+        const bool is_known = found.type == UCS_MEMORY_TYPE_HOST || found.allocation != 0;
+        RegistrationCache* const cache = is_known ? domains.registrations() : nullptr;
         const bool may_be_kept =
             rights == uct::PeerRights::kNone ||
             (rights == uct::PeerRights::kRead && std::ranges::any_of(domains.list(), pins_pages));
-        if (cache != nullptr && may_be_kept) memory->cached_ = cache->get(address, length);
+        if (cache != nullptr && may_be_kept) memory->cached_ = cache->get(address, length, found);
         // What is only read is announced by the entries of its key: nobody can name it.
         if (uct::allows(rights, uct::PeerRights::kWrite))
             memory->region_ = domains.regions().add(*memory);

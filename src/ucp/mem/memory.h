@@ -41,10 +41,12 @@ class Memory {
     // @return the status of the domain that refused; UCS_ERR_NO_MEMORY
     static ucs_status_t create(DomainSet& domains, void* address, size_t length, Memory** memory);
     // The same, registered with a domain when handle() first asks for it.
-    // @param type  memory of a device is registered by the domains that can, and never kept
+    // @param found  what the buffer was found to be: memory of a device is registered by the
+    // domains
+    //               that can, and kept where its allocation is known
     static ucs_status_t create_on_demand(DomainSet& domains, void* address, size_t length,
                                          uct::PeerRights rights, Memory** memory,
-                                         ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST);
+                                         const ucs::MemoryInfo& found = {});
     // Does any of the domains take memory of that type?
     static bool can_register(DomainSet& domains, ucs_memory_type_t type);
     static void destroy(Memory* memory);

@@ -22,24 +22,32 @@ RegistrationCache::~RegistrationCache() {
     while (!current_.empty()) forget(*current_.begin());
 }
 
-CachedRegion* RegistrationCache::get(const void* address, size_t length) {
+CachedRegion* RegistrationCache::get(const void* address, size_t length,
+                                     const ucs::MemoryInfo& memory) {
     collect();
     const auto begin = reinterpret_cast<uintptr_t>(address);
     const uintptr_t end = begin + length;
     auto behind = current_.upper_bound(begin);
     if (behind != current_.begin()) [[likely]] {
         CachedRegion& region = *--behind;
-        if (end <= region.end) [[likely]] {
+        if (end <= region.end && region.allocation == memory.allocation) [[likely]] {
             if (region.users++ == 0) unused_.erase(unused_.iterator_to(region));
             ++statistics_.found;
             return &region;
         }
     }
     const size_t page = ucs::page_size();
-    return make(ucs::align_down(begin, page), ucs::align_up(end, page));
+    uintptr_t first = ucs::align_down(begin, page), last = ucs::align_up(end, page);
+    if (memory.owner != nullptr) {
+        const auto base = reinterpret_cast<uintptr_t>(memory.base);
+        first = std::max(first, base);
+        last = std::min(last, base + memory.length);
+    }
+    return make(first, last, memory);
 }
 
-CachedRegion* RegistrationCache::make(uintptr_t begin, uintptr_t end) {
+CachedRegion* RegistrationCache::make(uintptr_t begin, uintptr_t end,
+                                      const ucs::MemoryInfo& memory) {
     auto* region = new (std::nothrow) CachedRegion;
     if (region == nullptr) return nullptr;
     region->handles.reset(new (std::nothrow) uct::MemoryHandle* [2 * domains_.size()] {});
@@ -51,8 +59,12 @@ CachedRegion* RegistrationCache::make(uintptr_t begin, uintptr_t end) {
     uintptr_t all_begin = begin, all_end = end;
     for (auto at = first_behind(begin); at != current_.end() && at->begin < end;) {
         CachedRegion& overlapped = *at++;
-        all_begin = std::min(all_begin, overlapped.begin);
-        all_end = std::max(all_end, overlapped.end);
+        if (overlapped.allocation == memory.allocation) {
+            all_begin = std::min(all_begin, overlapped.begin);
+            all_end = std::max(all_end, overlapped.end);
+        } else {
+            ++statistics_.invalidated;
+        }
         forget(overlapped);
     }
     if (all_end - all_begin <= limits_.bytes) {
@@ -62,8 +74,12 @@ CachedRegion* RegistrationCache::make(uintptr_t begin, uintptr_t end) {
     region->begin = begin;
     region->end = end;
     region->users = 1;
+    region->device = memory.owner;
+    region->type = memory.type;
+    region->allocation = memory.allocation;
     if (evict_for(region->size())) {
         region->is_current = true;
+        if (region->device != nullptr) ++of_devices_;
         bytes_ += region->size();
         current_.insert(*region);
     }
@@ -95,17 +111,25 @@ uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned doma
     if (uct::MemoryHandle* const known = region.find(domain, rights); known != nullptr) [[likely]]
         return known;
     uct::MemoryDomain& memory = *domains_[domain].memory;
-    if (!memory.attributes().can_register) return nullptr;
+    const uct::MemoryDomainAttributes& attributes = memory.attributes();
+    if (!attributes.can_register ||
+        (region.device != nullptr && (attributes.device_types & UCS_BIT(region.type)) == 0))
+        return nullptr;
     uct::MemoryHandle* handle = nullptr;
     auto* const start = reinterpret_cast<void*>(region.begin);
+    const auto make_handle = [&] {
+        return region.device != nullptr
+                   ? memory.register_device_memory(start, region.size(), rights, &handle)
+                   : memory.register_memory(start, region.size(), rights, &handle);
+    };
     Trace* const trace = Trace::active();
     const ucs::Time began = trace != nullptr ? Trace::now() : ucs::Time();
-    ucs_status_t status = memory.register_memory(start, region.size(), rights, &handle);
+    ucs_status_t status = make_handle();
     // Perhaps what others keep for later is in the way: memory that may be pinned, keys.
     if (status == UCS_ERR_NO_MEMORY && !unused_.empty()) {
         while (evict_oldest()) {
         }
-        status = memory.register_memory(start, region.size(), rights, &handle);
+        status = make_handle();
     }
     SWIFTLANE_PROBE(registration, start, region.size(), status);
     if (trace != nullptr) {
@@ -132,10 +156,28 @@ void RegistrationCache::take_invalidations() {
     });
 }
 
+void RegistrationCache::collect_freed() {
+    if (of_devices_ == 0) return;
+    auto at = current_.lower_bound(looked_until_);
+    for (unsigned looks = 0; looks < kLooks; ++looks) {
+        if (at == current_.end()) {
+            looked_until_ = 0;
+            return;
+        }
+        CachedRegion& region = *at++;
+        looked_until_ = region.begin + 1;
+        if (region.device == nullptr || !region.device->is_freed(region.allocation, region.begin))
+            continue;
+        forget(region);
+        ++statistics_.invalidated;
+    }
+}
+
 void RegistrationCache::forget(CachedRegion& region) {
     current_.erase(current_.iterator_to(region));
     region.is_current = false;
     bytes_ -= region.size();
+    if (region.device != nullptr) --of_devices_;
     if (region.users > 0) return;
     unused_.erase(unused_.iterator_to(region));
     destroy(region);

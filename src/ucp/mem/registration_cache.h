@@ -9,19 +9,25 @@
 #include <span>
 
 #include "ucp/mem/memory_events.h"
+#include "ucs/memory/detector.h"
 #include "uct/api/memory_domain.h"
 
 namespace ucp {
 
 struct Domain;
 
-// Whole pages that are registered with the domains that asked for it.
+// Whole pages, as far as they belong to one allocation where that is a device's, that are
+// registered with the domains that asked for it.
 struct CachedRegion {
     boost::intrusive::set_member_hook<> by_address;
     boost::intrusive::list_member_hook<> by_age;
     uintptr_t begin = 0, end = 0;
     uint32_t users = 0;
     bool is_current = false;  // can be found
+    // Of a device's memory: whose it is, and in which allocation; else null and 0.
+    ucs::MemoryDetector* device = nullptr;
+    ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
+    uint64_t allocation = 0;
     // Of each domain two: for this process alone, and such that peers may read.
     std::unique_ptr<uct::MemoryHandle*[]> handles;
 
@@ -46,6 +52,10 @@ struct CachedRegion {
 // go when there are more, in number or bytes, than the limits say. A region that finds no room
 // below the limits lives as long as its users.
 //
+// Nobody tells when memory of a device is freed. Its allocation's number does, which each lookup
+// brings along: a region of another number is stale. What nobody looks up any more is asked for
+// from time to time (collect_freed()), as the device has the memory back only then.
+//
 // Correct programs use no memory while they unmap it. So a range whose users say that it is there
 // is registered for what it is then; and what a region holds beyond their ranges comes from
 // regions that were current when the invalidations were last taken, so that whatever has happened
@@ -61,7 +71,7 @@ class RegistrationCache {
     struct Statistics {
         uint64_t found = 0;
         uint64_t made = 0;
-        uint64_t invalidated = 0;
+        uint64_t invalidated = 0;  // unmapped, or freed
         uint64_t evicted = 0;
     };
 
@@ -70,7 +80,8 @@ class RegistrationCache {
     RegistrationCache(const RegistrationCache&) = delete;
 
     // A region around the range, for one more user. @return null if there is no memory
-    CachedRegion* get(const void* address, size_t length);
+    // @param memory  what the range was found to be; of a device's the allocation is known
+    CachedRegion* get(const void* address, size_t length, const ucs::MemoryInfo& memory = {});
     void put(CachedRegion& region);
     // As put(); nobody may find it any more, as a peer may still read there.
     void put_for_good(CachedRegion& region);
@@ -85,12 +96,18 @@ class RegistrationCache {
             take_invalidations();
     }
 
+    // Deregisters memory of devices that has been freed and has no user. Asks for a few regions,
+    // the next time for others.
+    void collect_freed();
+
     Invalidations& invalidations() { return invalidations_; }
     const Statistics& statistics() const { return statistics_; }
     size_t regions() const { return current_.size(); }
     size_t bytes() const { return bytes_; }
 
   private:
+    static constexpr unsigned kLooks = 64;  // of collect_freed()
+
     struct ByBegin {
         using type = uint64_t;
         type operator()(const CachedRegion& region) const { return region.begin; }
@@ -105,7 +122,7 @@ class RegistrationCache {
         boost::intrusive::member_hook<CachedRegion, boost::intrusive::list_member_hook<>,
                                       &CachedRegion::by_age>>;
 
-    CachedRegion* make(uintptr_t begin, uintptr_t end);
+    CachedRegion* make(uintptr_t begin, uintptr_t end, const ucs::MemoryInfo& memory);
     // The first region that ends behind an address.
     Current::iterator first_behind(uintptr_t address);
     void take_invalidations();
@@ -120,7 +137,9 @@ class RegistrationCache {
     const Limits limits_;
     Current current_;
     Unused unused_;
-    size_t bytes_ = 0;  // of the current ones
+    size_t bytes_ = 0;            // of the current ones
+    size_t of_devices_ = 0;       // of the current ones
+    uintptr_t looked_until_ = 0;  // by collect_freed()
     Statistics statistics_;
     Invalidations invalidations_;
 };

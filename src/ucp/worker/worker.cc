@@ -226,7 +226,7 @@ unsigned Worker::look_at_clock(bool is_busy) {
     rndv_.direct.advance(time);
     am_handlers_.advance(time);
     retry(time);
-    context_.domains().collect();
+    context_.domains().collect(time);
     if (connections_ == nullptr) return 0;
     bool look = false;
     const unsigned events = connections_->progress(now(), !is_busy, &look);

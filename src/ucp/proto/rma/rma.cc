@@ -121,9 +121,11 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
         rma.user_memory->covers(reinterpret_cast<uintptr_t>(rma.buffer), rma.length))
         return rma.user_memory->handle(lane.domains.local);
     if (rma.memory == nullptr && !rma.no_registration) {
-        rma.no_registration = Memory::create_on_demand(rma.owner->domains, rma.buffer, rma.length,
-                                                       uct::PeerRights::kNone, &rma.memory,
-                                                       request.memory_type) != UCS_OK;
+        const ucs::MemoryInfo found =
+            rma.device_copy != nullptr ? rma.device_copy->memory : ucs::MemoryInfo{};
+        rma.no_registration =
+            Memory::create_on_demand(rma.owner->domains, rma.buffer, rma.length,
+                                     uct::PeerRights::kNone, &rma.memory, found) != UCS_OK;
     }
     return rma.memory == nullptr ? nullptr : rma.memory->handle(lane.domains.local);
 }

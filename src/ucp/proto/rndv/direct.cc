@@ -37,7 +37,7 @@ DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
 bool DirectPath::is_mapped(Endpoint& endpoint, const Buffer& buffer) {
     const std::span<std::byte> bytes = buffer.device_bytes();
     ucs::MemoryExport description;
-    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), buffer.allocation(),
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), buffer.memory().allocation,
                                              description))
         return false;
     Peer& peer = note(description).peer(endpoint.remote_uuid());

@@ -141,14 +141,13 @@ bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane,
                     uct::PeerRights rights) {
     // What a get was to use that could not be started.
     if (receive.memory != nullptr) Memory::destroy(std::exchange(receive.memory, nullptr));
-    const ucs_memory_type_t type = receive.buffer.whole_in().value_or(UCS_MEMORY_TYPE_UNKNOWN);
     const auto address = reinterpret_cast<uintptr_t>(receive.buffer.data());
     const bool covered =
         receive.user_memory != nullptr && receive.user_memory->covers(address, receive.wanted);
     if (!covered) receive.user_memory = nullptr;
     if (rights != uct::PeerRights::kNone || !covered) {
         if (Memory::create_on_demand(rndv.domains, receive.buffer.data(), receive.wanted, rights,
-                                     &receive.memory, type) != UCS_OK)
+                                     &receive.memory, receive.buffer.memory()) != UCS_OK)
             return false;
     }
     return memory_of(receive)->handle(lane.domains.local) != nullptr;

@@ -114,7 +114,7 @@ size_t pack_rts(void* destination, void* arg) {
     if (send.is_direct &&
         sizeof(rts) + sizeof(description) + send.header.length <= lane.attributes.am.max_bcopy &&
         send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(),
-                                   send.buffer.allocation(), &description)) {
+                                   send.buffer.memory().allocation, &description)) {
         std::memcpy(out, &description, sizeof(description));
         out += sizeof(description);
         rts.export_length = sizeof(description);
@@ -382,7 +382,7 @@ void Rendezvous::begin_send(Request& request, select::Protocol protocol, const P
             send.user_memory = user_memory;
         } else {
             (void)Memory::create_on_demand(domains, buffer.data(), buffer.length(),
-                                           uct::PeerRights::kRead, &send.memory, *type);
+                                           uct::PeerRights::kRead, &send.memory, buffer.memory());
         }
     }
     request.post = post_rts;

@@ -8,11 +8,13 @@
 #include <atomic>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "ucp/context/context.h"
 #include "ucs/memory/pages.h"
+#include "ucs/type/bits.h"
 
 namespace ucp::test {
 namespace {
@@ -38,6 +40,11 @@ class FakeDomain : public uct::MemoryDomain {
         *handle = made;
         return UCS_OK;
     }
+    ucs_status_t register_device_memory(void* address, size_t length, uct::PeerRights rights,
+                                        uct::MemoryHandle** handle) override {
+        ++of_devices;
+        return register_memory(address, length, rights, handle);
+    }
     void deregister_memory(uct::MemoryHandle* handle) override {
         std::erase(registered, static_cast<FakeHandle*>(handle));
         delete static_cast<FakeHandle*>(handle);
@@ -55,13 +62,26 @@ class FakeDomain : public uct::MemoryDomain {
     size_t longest = SIZE_MAX;
     uintptr_t forbidden = 0;  // an address that cannot be registered
     std::vector<FakeHandle*> registered;
+    unsigned of_devices = 0;  // that were made of memory of a device
 
   private:
     bool is_forbidden(uintptr_t address, size_t length) const {
         return forbidden - address < length;
     }
 
-    uct::MemoryDomainAttributes attributes_{.can_register = true};
+    uct::MemoryDomainAttributes attributes_{.can_register = true,
+                                            .device_types = UCS_BIT(UCS_MEMORY_TYPE_CUDA)};
+};
+
+// Knows the numbers of the allocations that are there.
+class FakeDevice final : public ucs::MemoryDetector {
+  public:
+    bool detect(const void*, size_t, ucs::MemoryInfo&) const override { return false; }
+    bool is_freed(uint64_t allocation, uint64_t) override {
+        return !allocations.contains(allocation);
+    }
+
+    std::set<uint64_t> allocations;
 };
 
 class RegistrationCaching : public testing::Test {
@@ -97,11 +117,27 @@ class RegistrationCaching : public testing::Test {
         cache().put(*region);
         return cache().statistics().made == before;
     }
+    // The same of memory of the device, in an allocation of pages that begins at another one.
+    bool use_of_device(double page, double pages, uint64_t allocation, double base,
+                       double pages_of_all) {
+        device_.allocations.insert(allocation);
+        const ucs::MemoryInfo found{.type = UCS_MEMORY_TYPE_CUDA,
+                                    .base = at(base),
+                                    .length = bytes(pages_of_all),
+                                    .allocation = allocation,
+                                    .owner = &device_};
+        const uint64_t before = cache().statistics().made;
+        CachedRegion* const region = cache().get(at(page), bytes(pages), found);
+        EXPECT_NE(cache().handle(*region, 0), nullptr);
+        cache().put(*region);
+        return cache().statistics().made == before;
+    }
     void unmap(double page, double pages) {
         const auto begin = reinterpret_cast<uintptr_t>(at(page));
         cache().invalidations().push(begin, begin + bytes(pages));
     }
 
+    FakeDevice device_;
     std::vector<Domain> domains_;
     RegistrationCache::Limits limits_;
     std::unique_ptr<RegistrationCache> cache_;
@@ -116,6 +152,55 @@ TEST_F(RegistrationCaching, IsFoundAgainByWhatItCovers) {
     EXPECT_FALSE(use(0, 1));
     EXPECT_EQ(cache().regions(), 3u);
     EXPECT_EQ(cache().bytes(), bytes(4));
+}
+
+TEST_F(RegistrationCaching, MemoryOfADeviceIsFoundByItsAllocation) {
+    EXPECT_FALSE(use_of_device(1.25, 1, 7, 0, 8));
+    EXPECT_TRUE(use_of_device(1.25, 1, 7, 0, 8));
+    EXPECT_FALSE(use_of_device(1.5, 3, 7, 0, 8));  // more of it: one region
+    EXPECT_EQ(cache().regions(), 1u);
+    EXPECT_EQ(fake(0).of_devices, 2u);
+    // Freed, and something else lies there now.
+    device_.allocations.erase(7);
+    EXPECT_FALSE(use_of_device(1.25, 1, 8, 0, 4));
+    EXPECT_TRUE(use_of_device(1.25, 1, 8, 0, 4));
+    EXPECT_EQ(cache().regions(), 1u);
+    EXPECT_EQ(cache().statistics().invalidated, 1u);
+    EXPECT_EQ(fake(0).registered.size(), 1u);
+}
+
+TEST_F(RegistrationCaching, NothingBesideADevicesAllocationIsRegistered) {
+    EXPECT_FALSE(use_of_device(1.25, 1, 7, 1.125, 1.25));
+    const FakeHandle& handle = *fake(0).registered.front();
+    EXPECT_EQ(handle.begin, reinterpret_cast<uintptr_t>(at(1.125)));
+    EXPECT_EQ(handle.end, reinterpret_cast<uintptr_t>(at(2.375)));
+    EXPECT_FALSE(use_of_device(2.5, 0.25, 8, 2.375, 1));
+    EXPECT_TRUE(use_of_device(1.25, 1, 7, 1.125, 1.25));
+}
+
+TEST_F(RegistrationCaching, MemoryOfADeviceThatWasFreedIsLetGoWithoutALookup) {
+    constexpr uint64_t kAllocations = 200;
+    EXPECT_FALSE(use(-10, 1));
+    for (uint64_t i = 0; i < kAllocations; ++i)
+        EXPECT_FALSE(use_of_device(double(2 * i), 1, i + 1, double(2 * i), 1));
+    for (uint64_t i = 0; i < kAllocations; i += 2) device_.allocations.erase(i + 1);
+    for (unsigned i = 0; i < 10; ++i) cache().collect_freed();
+    EXPECT_EQ(fake(0).registered.size(), kAllocations / 2 + 1);
+    for (uint64_t i = 1; i < kAllocations; i += 2)
+        EXPECT_TRUE(use_of_device(double(2 * i), 1, i + 1, double(2 * i), 1));
+    EXPECT_TRUE(use(-10, 1));
+    // In use: with its last user.
+    const ucs::MemoryInfo found{.type = UCS_MEMORY_TYPE_CUDA,
+                                .base = at(2),
+                                .length = bytes(1),
+                                .allocation = 2,
+                                .owner = &device_};
+    CachedRegion* const region = cache().get(at(2), bytes(1), found);
+    device_.allocations.erase(2);
+    for (unsigned i = 0; i < 10; ++i) cache().collect_freed();
+    EXPECT_EQ(fake(0).registered.size(), kAllocations / 2 + 1);
+    cache().put(*region);
+    EXPECT_EQ(fake(0).registered.size(), kAllocations / 2);
 }
 
 TEST_F(RegistrationCaching, OnlyTheDomainThatIsAskedRegisters) {
