@@ -79,6 +79,19 @@ MUTANTS = {
         "src/ucp/endpoint/send_queue.cc",
         {"        host_->is_settled = false;\n        has_backlog_ = true;\n": "        has_backlog_ = true;\n"},
         ("ucp_proto_test",), "InPlace.AFlush*"),
+    "registrations of a device's memory that is another's now": (
+        "src/ucp/mem/registration_cache.cc",
+        {"end <= region.end && region.allocation == memory.allocation": "end <= region.end"},
+        ("ucp_proto_test",), "RegistrationCaching.MemoryOfADeviceIsFound*"),
+    "registrations past the end of a device's allocation": (
+        "src/ucp/mem/registration_cache.cc",
+        {"        last = std::min(last, base + memory.length);\n": ""},
+        ("ucp_proto_test",), "RegistrationCaching.NothingBeside*"),
+    "registrations of a device's memory that was freed": (
+        "src/ucp/mem/registration_cache.cc",
+        {"        forget(region);\n        ++statistics_.invalidated;\n    }\n}\n\nvoid RegistrationCache::forget":
+         "        ++statistics_.invalidated;\n    }\n}\n\nvoid RegistrationCache::forget"},
+        ("ucp_proto_test",), "RegistrationCaching.*WasFreed*"),
     "a settled worker does not hear of what the peer answers": (
         "src/ucp/endpoint/endpoint.h",
         {"        host_->is_settled = false;\n        return remote": "        return remote"},
