@@ -42,8 +42,7 @@ class Memory {
     static ucs_status_t create(DomainSet& domains, void* address, size_t length, Memory** memory);
     // The same, registered with a domain when handle() first asks for it.
     // @param found  what the buffer was found to be: memory of a device is registered by the
-    // domains
-    //               that can, and kept where its allocation is known
+    //               domains that can, and kept where its allocation is known
     static ucs_status_t create_on_demand(DomainSet& domains, void* address, size_t length,
                                          uct::PeerRights rights, Memory** memory,
                                          const ucs::MemoryInfo& found = {});
