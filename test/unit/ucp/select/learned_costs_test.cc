@@ -145,6 +145,46 @@ TEST(LearnedCosts, FiguresOfAnotherMachineAreRightAfterASecond) {
     });
 }
 
+// Whichever way is the better one, of every class: figures of others by which the better one takes
+// 4 times as long as it does, and the other one a quarter.
+TEST(LearnedCosts, FiguresThatAreWrongByFourTimesAreRightAfterSomeMessages) {
+    constexpr unsigned kMessages = 48;  // 4 of the worse way, 32 up to the trial, and its run
+    ucs::Random random(10);
+    for_each_machine([&](const Machine& machine, Load load) {
+        for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
+            const size_t length = 3 * LearnedCosts::least_of_size(size) / 2;
+            const double ratio =
+                machine.seconds(Way::kEager, length) / machine.seconds(Way::kRendezvous, length);
+            if (!machine.ways.admits(length) || std::abs(std::log(ratio)) < std::log(1.3)) continue;
+            const Way good = machine.best(length);
+            const auto which = class_of(length, load);
+            const auto costs = std::make_unique<LearnedCosts>();
+            for (const Way way : {Way::kEager, Way::kRendezvous}) {
+                const double factor = machine.times[static_cast<size_t>(way)];
+                costs->restore(which, way,
+                               static_cast<float>(way == good ? 4 * factor : factor / 4), 1000);
+            }
+            const Way usual = Machine{machine.ways}.best(length);
+            double spent = 0;
+            unsigned messages = 0;
+            for (; costs->best(which, machine.ways, length, usual) != good; ++messages) {
+                ASSERT_LT(messages, kMessages) << length << " " << static_cast<int>(load) << " "
+                                               << machine.times[0] << " " << machine.times[1];
+                const auto [way, is_timed] = costs->choose(which, machine.ways, length, usual);
+                spent += machine.seconds(way, length);
+                if (!is_timed) continue;
+                costs->observe(which, way, machine.ways.assumed(way).at(length),
+                               machine.time(load, way, length, random));
+            }
+            EXPECT_LT(spent, 1);
+            // A way that is worse by up to 16 times need not have looked better.
+            if (ratio < 16 && ratio > 1 / 16.0) {
+                EXPECT_GT(messages, 0U);
+            }
+        }
+    });
+}
+
 TEST(LearnedCosts, WhatOthersFoundOutIsTriedSoon) {
     const size_t length = 128 << 10;
     const auto which = class_of(length);
