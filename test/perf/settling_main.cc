@@ -257,7 +257,8 @@ class End {
             ++static_cast<End*>(user)->arrived_;
             ucp_request_free(request);
         };
-        const size_t place = self.first_receive_ + self.next_receive_++ % kWindow;
+        const size_t places = self.point_.pattern == Pattern::kWindow ? kWindow : 1;
+        const size_t place = self.first_receive_ + self.next_receive_++ % places;
         const ucs_status_ptr_t request =
             ucp_am_recv_data_nbx(self.worker_, data, self.buffers_[place].data(), length, &params);
         if (request == nullptr) ++self.arrived_;

@@ -14,6 +14,7 @@ namespace {
 
 using select::LearnedCosts;
 using select::Load;
+using select::Operation;
 using HowSent = select::Way;
 
 constexpr size_t kLength = 256 << 10;
@@ -25,9 +26,21 @@ HowSent other_than(HowSent way) {
 // Two workers that send each other windows of messages in turn, whose receives are posted.
 class Exchange {
   public:
-    explicit Exchange(const Config& config, unsigned window)
-        : world_(options(config)), buffers_(2 * window, std::vector<uint8_t>(kLength)) {
-        for (const size_t from : {0, 1}) cluster().endpoint(from, 1 - from);
+    Exchange(const Config& config, unsigned window, Operation operation = Operation::kTag)
+        : world_(options(config)),
+          operation_(operation),
+          buffers_(2 * window, std::vector<uint8_t>(kLength)) {
+        for (const size_t from : {0, 1}) {
+            cluster().endpoint(from, 1 - from);
+            ends_[from] = {cluster().worker(from), buffers_.front().data()};
+            ucp_am_handler_param_t handler{};
+            handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                 UCP_AM_HANDLER_PARAM_FIELD_ARG;
+            handler.id = 1;
+            handler.cb = arrived;
+            handler.arg = &ends_[from];
+            EXPECT_EQ(ucp_worker_set_am_recv_handler(cluster().worker(from), &handler), UCS_OK);
+        }
         turn();
     }
 
@@ -37,6 +50,16 @@ class Exchange {
         for (const size_t from : {0, 1}) {
             const size_t window = buffers_.size() / 2;
             std::vector<ucs_status_ptr_t> all;
+            if (operation_ == Operation::kActiveMessage) {
+                const size_t before = ends_[1 - from].received;
+                for (size_t i = 0; i < window; ++i) {
+                    all.push_back(ucp_am_send_nbx(cluster().endpoint(from, 1 - from), 1, nullptr, 0,
+                                                  buffers_[window + i].data(), kLength, &kNothing));
+                }
+                for (const ucs_status_ptr_t each : all) EXPECT_EQ(cluster().finish(each), UCS_OK);
+                while (ends_[1 - from].received != before + window) cluster().step();
+                continue;
+            }
             for (size_t i = 0; i < window; ++i) {
                 all.push_back(ucp_tag_recv_nbx(cluster().worker(1 - from), buffers_[i].data(),
                                                kLength, 1, ~ucp_tag_t{0}, &kNothing));
@@ -71,7 +94,7 @@ class Exchange {
         return sum / count;
     }
     const LearnedLane& learned(size_t from) {
-        return *unwrap(cluster().endpoint(from, 1 - from)).learned();
+        return *unwrap(cluster().endpoint(from, 1 - from)).learned(operation_);
     }
     Cluster& cluster() { return world_.cluster; }
 
@@ -84,8 +107,36 @@ class Exchange {
         return options;
     }
 
+    // Where active messages come.
+    struct End {
+        ucp_worker_h worker = nullptr;
+        void* buffer = nullptr;
+        size_t received = 0;
+    };
+    static ucs_status_t arrived(void* arg, const void*, size_t, void* data, size_t length,
+                                const ucp_am_recv_param_t* param) {
+        End& end = *static_cast<End*>(arg);
+        if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+            ++end.received;
+            return UCS_OK;
+        }
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+        params.user_data = &end;
+        params.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user) {
+            EXPECT_EQ(status, UCS_OK);
+            ++static_cast<End*>(user)->received;
+            ucp_request_free(request);
+        };
+        EXPECT_TRUE(
+            UCS_PTR_IS_PTR(ucp_am_recv_data_nbx(end.worker, data, end.buffer, length, &params)));
+        return UCS_OK;
+    }
+
     SoftWorld world_;
+    const Operation operation_;
     std::vector<std::vector<uint8_t>> buffers_;
+    End ends_[2];
 };
 
 Config learning() {
@@ -101,19 +152,19 @@ Config set_to(HowSent way) {
 }
 
 // The average time of a turn if all messages go that way.
-ucs::Duration time_of(HowSent way, unsigned window) {
-    return Exchange(set_to(way), window).turns(8);
+ucs::Duration time_of(HowSent way, Operation operation) {
+    return Exchange(set_to(way), 1, operation).turns(8);
 }
 
 LearnedCosts::Class alone() {
     return LearnedCosts::class_of(Load::kAlone, kLength);
 }
 
-class Learning : public testing::Test {
+class Learning : public testing::TestWithParam<Operation> {
   protected:
     void SetUp() override {
-        const ucs::Duration at_once = time_of(HowSent::kEager, 1);
-        const ucs::Duration announced = time_of(HowSent::kRendezvous, 1);
+        const ucs::Duration at_once = time_of(HowSent::kEager, GetParam());
+        const ucs::Duration announced = time_of(HowSent::kRendezvous, GetParam());
         least = std::min(at_once, announced);
         good = at_once < announced ? HowSent::kEager : HowSent::kRendezvous;
         ASSERT_GT(std::max(at_once, announced), least + least / 5) << "the test says nothing";
@@ -135,10 +186,16 @@ class Learning : public testing::Test {
     const LearnedCosts::Class which = alone();
     ucs::Duration least{};
     HowSent good = HowSent::kEager;
-    Exchange exchange{learning(), 1};
+    Exchange exchange{learning(), 1, GetParam()};
 };
 
-TEST_F(Learning, CostsThatAreWrongByFourTimesAreRightWithinASecond) {
+INSTANTIATE_TEST_SUITE_P(Operations, Learning,
+                         testing::Values(Operation::kTag, Operation::kActiveMessage),
+                         [](const auto& info) {
+                             return info.param == Operation::kTag ? "Tags" : "ActiveMessages";
+                         });
+
+TEST_P(Learning, CostsThatAreWrongByFourTimesAreRightWithinASecond) {
     // The good one seems to take four times what the other does, or more.
     const double ratio = ways(0)->assumed(bad()).at(kLength) / ways(0)->assumed(good).at(kLength);
     restore(good, 4 * std::max(ratio, 1.0));
@@ -155,7 +212,11 @@ TEST_F(Learning, CostsThatAreWrongByFourTimesAreRightWithinASecond) {
     EXPECT_TRUE(is_right());
 }
 
-TEST_F(Learning, AReceiveThatIsLateTeachesNothingWrong) {
+// Handlers of active messages are there.
+using LearningOfReceives = Learning;
+INSTANTIATE_TEST_SUITE_P(Tags, LearningOfReceives, testing::Values(Operation::kTag));
+
+TEST_P(LearningOfReceives, AReceiveThatIsLateTeachesNothingWrong) {
     restore(HowSent::kEager, 0.01);
     restore(HowSent::kRendezvous, 1);
     for (unsigned i = 0; i < 8; ++i) exchange.late_turn();
@@ -166,7 +227,7 @@ TEST_F(Learning, AReceiveThatIsLateTeachesNothingWrong) {
     EXPECT_LT(took, ucs::seconds(Exchange::kLate) / 4);
 }
 
-TEST_F(Learning, TrialsCostLittle) {
+TEST_P(Learning, TrialsCostLittle) {
     // What the model's processors copy takes no time there, so the good way takes less than
     // assumed.
     restore(good, 0.1);
@@ -176,9 +237,9 @@ TEST_F(Learning, TrialsCostLittle) {
     EXPECT_LE(exchange.turns(512), least + least / 50);
 }
 
-TEST_F(Learning, IsAFunctionOfTheSeed) {
+TEST_P(Learning, IsAFunctionOfTheSeed) {
     const auto factors = [] {
-        Exchange exchange(learning(), 1);
+        Exchange exchange(learning(), 1, GetParam());
         exchange.turns(200);
         const LearnedCosts& costs = *exchange.learned(0).costs;
         return std::pair(costs.factor(alone(), HowSent::kEager),

@@ -62,8 +62,10 @@ enum class AmId : uint8_t {
 // Which message a fragment belongs to: unique among all that a receiver can get.
 struct MessageId {
     uint64_t sender;  // uuid of the sending worker
-    uint64_t number;  // counts up in that worker
+    uint64_t number;  // counts up in that worker; or kStamped, and the stamp
 };
+// In a message's number, instead of a field of its own: it is timed, as TagFirstHeader says.
+inline constexpr uint64_t kStamped = uint64_t{1} << 63;
 
 struct TagFirstHeader {
     uint64_t tag;

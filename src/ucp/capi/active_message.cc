@@ -8,6 +8,7 @@
 #include "ucp/dt/datatype.h"
 #include "ucp/proto/am/am_handlers.h"
 #include "ucp/worker/worker.h"
+#include "ucs/log/log.h"
 
 using namespace ucp;
 
@@ -41,8 +42,14 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
         const ucs_status_t status = endpoint.post_short(AmId::kAmShort, word, buffer, count);
         if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
     }
-    return worker_of(endpoint).am_handlers().send(endpoint, static_cast<uint16_t>(id), header,
-                                                  header_length, buffer, count, params);
+    Worker& worker = worker_of(endpoint);
+    if (const size_t longest = worker.interfaces().max_am_header(); header_length > longest) {
+        ucs::log_error("the header of an active message has {} bytes; at most {} are possible",
+                       header_length, longest);
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    }
+    return worker.am_handlers().send(endpoint, static_cast<uint16_t>(id), header, header_length,
+                                     buffer, count, params);
 } catch (const std::bad_alloc&) {
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }

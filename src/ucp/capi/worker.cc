@@ -81,7 +81,7 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) tr
         attr->address_length = address.size();
     }
     if (wants(UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER))
-        attr->max_am_header = max_am_header(worker.interfaces());
+        attr->max_am_header = worker.interfaces().max_am_header();
     if (wants(UCP_WORKER_ATTR_FIELD_NAME)) {
         snprintf(attr->name, sizeof(attr->name), "%s", worker.name().c_str());
     }

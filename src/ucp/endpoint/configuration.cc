@@ -108,48 +108,57 @@ EndpointConfiguration::InPlace EndpointConfiguration::find_in_place() const {
     return found;
 }
 
-std::optional<LearnedLane> EndpointConfiguration::learned_over(
+EndpointConfiguration::LearnedOver EndpointConfiguration::learned_over(
     uint8_t interface, const select::LaneFigures& lanes) const {
     using select::Load;
+    LearnedOver all;
     // What goes to oneself is sent and received in one step.
-    if (rules_.learned == nullptr || lanes.device_type == uct::DeviceType::kSelf)
-        return std::nullopt;
-    if (rules_.learns_alone_only && lanes.device_type != uct::DeviceType::kSharedMemory)
-        return std::nullopt;
-    LearnedLane learned{.costs = &rules_.learned->of(lane_name(interface)),
-                        .is_within_host = lanes.device_type == uct::DeviceType::kSharedMemory,
-                        .ways = {}};
-    for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
-        // Among others it is the wires of a network that count, which nobody's work tells of.
-        if (load != Load::kAlone && (!learned.is_within_host || rules_.learns_alone_only)) continue;
-        learned.ways[static_cast<size_t>(load)] =
-            select::ways(lanes, rules_.costs, rules_.thresholds, select::Operation::kTag,
-                         select::situation_of(load));
+    if (rules_.learned == nullptr || lanes.device_type == uct::DeviceType::kSelf) return all;
+    const bool is_within_host = lanes.device_type == uct::DeviceType::kSharedMemory;
+    if (rules_.learns_alone_only && !is_within_host) return all;
+    for (const select::Operation operation : select::kLearnedOperations) {
+        LearnedLane& learned = all[static_cast<size_t>(operation)].emplace(
+            LearnedLane{.costs = &rules_.learned->of(lane_name(interface), operation),
+                        .is_within_host = is_within_host,
+                        .ways = {}});
+        for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
+            // Among others it is the wires of a network that count, which nobody's work tells of.
+            if (load != Load::kAlone && (!is_within_host || rules_.learns_alone_only)) continue;
+            learned.ways[static_cast<size_t>(load)] = select::ways(
+                lanes, rules_.costs, rules_.thresholds, operation, select::situation_of(load));
+        }
     }
-    return learned;
+    return all;
 }
 
 std::optional<double> EndpointConfiguration::measured_saving() const {
     using select::LearnedCosts;
     // Of messages that are alone there are few where a lane is worth much.
-    if (!scalable_learned_ || !dedicated_learned_ || rules_.learns_alone_only) return std::nullopt;
+    if (rules_.learns_alone_only) return std::nullopt;
     double sum = 0, messages = 0;
-    for (const select::Load load :
-         {select::Load::kAlone, select::Load::kOneWay, select::Load::kBothWays}) {
-        for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
-            const size_t length = LearnedCosts::least_of_size(size);
-            const auto which = LearnedCosts::class_of_size(load, size);
-            const auto measured = [&](const LearnedLane& lane) {
-                // Of the shortest lengths of the class one piece may be enough.
-                const select::Ways* ways = lane.ways_of(load, 2 * length - 1);
-                return ways == nullptr ? LearnedCosts::Measured{}
-                                       : lane.costs->measured(which, *ways, length);
-            };
-            const auto scalable = measured(*scalable_learned_);
-            const auto dedicated = measured(*dedicated_learned_);
-            const double weight = std::min(scalable.count, dedicated.count);
-            sum += weight * (scalable.time - dedicated.time) / static_cast<double>(length);
-            messages += weight;
+    const auto add = [&](const LearnedLane& scalable, const LearnedLane& dedicated,
+                         select::Load load, size_t size) {
+        const size_t length = LearnedCosts::least_of_size(size);
+        const auto which = LearnedCosts::class_of_size(load, size);
+        const auto measured = [&](const LearnedLane& lane) {
+            // Of the shortest lengths of the class one piece may be enough.
+            const select::Ways* ways = lane.ways_of(load, 2 * length - 1);
+            return ways == nullptr ? LearnedCosts::Measured{}
+                                   : lane.costs->measured(which, *ways, length);
+        };
+        const auto before = measured(scalable), after = measured(dedicated);
+        const double weight = std::min(before.count, after.count);
+        sum += weight * (before.time - after.time) / static_cast<double>(length);
+        messages += weight;
+    };
+    for (size_t operation = 0; operation < scalable_learned_.size(); ++operation) {
+        const auto& scalable = scalable_learned_[operation];
+        const auto& dedicated = dedicated_learned_[operation];
+        if (!scalable || !dedicated) continue;
+        for (const select::Load load :
+             {select::Load::kAlone, select::Load::kOneWay, select::Load::kBothWays}) {
+            for (size_t size = 0; size < LearnedCosts::kSizes; ++size)
+                add(*scalable, *dedicated, load, size);
         }
     }
     if (messages == 0) return std::nullopt;
@@ -244,44 +253,40 @@ std::string EndpointConfiguration::describe(const std::string& indent) const {
     return text;
 }
 
-namespace {
-
-std::string learned_table(const LearnedLane& learned, const select::ProtocolTable& protocols,
-                          const std::string& indent) {
-    return select::describe_learned(*learned.costs, learned.ways, protocols, indent);
+// "" if nothing was learned.
+std::string EndpointConfiguration::learned_tables(bool is_dedicated,
+                                                  const std::string& indent) const {
+    std::string text;
+    for (const select::Operation operation : select::kLearnedOperations) {
+        if (const LearnedLane* lane = learned(is_dedicated, operation))
+            text += select::describe_learned(*lane->costs, operation, lane->ways,
+                                             protocols(is_dedicated), indent);
+    }
+    return text;
 }
 
-}  // namespace
-
 std::string EndpointConfiguration::describe_protocols(const std::string& indent) const {
-    const auto over = [&](const char* kind, uint8_t interface, const select::LaneFigures& lanes,
-                          const select::ProtocolTable& protocols, const LearnedLane* learned) {
-        std::string text = fmt::format(
-            "{0}Protocols over the {1} lane, {2}\n{3}", indent, kind, lane_name(interface),
-            select::describe_protocols(lanes, rules_.costs, rules_.thresholds, indent));
-        if (learned == nullptr) return text;
-        return text + learned_table(*learned, protocols, indent);
+    const auto over = [&](bool is_dedicated, uint8_t interface, const select::LaneFigures& lanes) {
+        return fmt::format(
+                   "{0}Protocols over the {1} lane, {2}\n{3}", indent,
+                   is_dedicated ? "dedicated" : "scalable", lane_name(interface),
+                   select::describe_protocols(lanes, rules_.costs, rules_.thresholds, indent)) +
+               learned_tables(is_dedicated, indent);
     };
-    std::string text =
-        over("scalable", lanes_.scalable, scalable_figures_, protocols(false), learned(false));
-    if (dedicated_figures_) {
-        text += over("dedicated", lanes_.dedicated, *dedicated_figures_, protocols(true),
-                     learned(true));
-    }
+    std::string text = over(false, lanes_.scalable, scalable_figures_);
+    if (dedicated_figures_) text += over(true, lanes_.dedicated, *dedicated_figures_);
     return text;
 }
 
 std::string EndpointConfiguration::describe_learned(const std::string& indent) const {
     std::string text;
-    const auto add = [&](uint8_t interface, const select::ProtocolTable& protocols,
-                         const LearnedLane* learned) {
-        if (learned == nullptr) return;
-        const std::string table = learned_table(*learned, protocols, indent);
-        if (!table.empty())
-            text += fmt::format("{}Learned over {}\n{}", indent, lane_name(interface), table);
+    const auto add = [&](bool is_dedicated, uint8_t interface) {
+        const std::string tables = learned_tables(is_dedicated, indent);
+        if (!tables.empty())
+            text += fmt::format("{}Learned over {}\n{}", indent, lane_name(interface), tables);
     };
-    add(lanes_.scalable, protocols(false), learned(false));
-    if (dedicated_figures_) add(lanes_.dedicated, protocols(true), learned(true));
+    add(false, lanes_.scalable);
+    if (dedicated_figures_) add(true, lanes_.dedicated);
     return text;
 }
 

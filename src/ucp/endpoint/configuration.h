@@ -82,7 +82,7 @@ struct SelectionRules {
     bool has_atomics = true;                 // and for atomics
 };
 
-// What is learned of tagged messages over one lane.
+// What is learned of an operation's messages over one lane.
 struct LearnedLane {
     select::LearnedCosts* costs;
     bool is_within_host;
@@ -126,9 +126,11 @@ class EndpointConfiguration
     };
     const InPlace& in_place() const { return in_place_; }
     // What is learned over that lane; null: nothing is (UCX_COSTS).
-    const LearnedLane* learned(bool is_dedicated) const {
-        const auto& learned =
+    // @param operation  one of select::kLearnedOperations
+    const LearnedLane* learned(bool is_dedicated, select::Operation operation) const {
+        const LearnedOver& lane =
             is_dedicated && dedicated_table_ ? dedicated_learned_ : scalable_learned_;
+        const auto& learned = lane[static_cast<size_t>(operation)];
         return learned ? &*learned : nullptr;
     }
     // What a byte of long messages takes less over the dedicated lane, in seconds, by what was
@@ -145,8 +147,10 @@ class EndpointConfiguration
   private:
     select::LaneFigures figures(uint8_t interface, const DomainSet& domains) const;
     InPlace find_in_place() const;
-    std::optional<LearnedLane> learned_over(uint8_t interface,
-                                            const select::LaneFigures& lanes) const;
+    // By operation.
+    using LearnedOver = std::array<std::optional<LearnedLane>, select::kLearnedOperations.size()>;
+    LearnedOver learned_over(uint8_t interface, const select::LaneFigures& lanes) const;
+    std::string learned_tables(bool is_dedicated, const std::string& indent) const;
     LaneUse use_of(LaneRole role, ucs_memory_type_t type) const;
     std::string lane_name(uint8_t interface) const;
     std::string rail_names() const;
@@ -162,8 +166,8 @@ class EndpointConfiguration
     const InPlace in_place_;
     std::optional<select::LaneFigures> dedicated_figures_;
     std::optional<select::ProtocolTable> dedicated_table_;
-    std::optional<LearnedLane> scalable_learned_;
-    std::optional<LearnedLane> dedicated_learned_;
+    LearnedOver scalable_learned_;
+    LearnedOver dedicated_learned_;
 };
 
 using ConfigurationRef = boost::intrusive_ptr<const EndpointConfiguration>;

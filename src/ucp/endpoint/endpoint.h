@@ -265,8 +265,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         return configuration_->protocols(tx_lane_ != scalable_.get());
     }
     // What is learned over the lane of messages at the moment; null: nothing is.
-    const LearnedLane* learned() const {
-        return configuration_->learned(tx_lane_ != scalable_.get());
+    const LearnedLane* learned(select::Operation operation = select::Operation::kTag) const {
+        return configuration_->learned(tx_lane_ != scalable_.get(), operation);
     }
     unsigned scalable_index() const { return configuration_->lanes().scalable; }
     // Transport of the dedicated lane that hot endpoints get; if it is_promotable().

@@ -238,11 +238,14 @@ void InterfaceSet::choose_atomics(AtomicMode mode) {
                       (mode == AtomicMode::kGuess && !any(uct::kAtomicCpu, uct::kAtomicCpu)));
 }
 
-size_t InterfaceSet::least_bcopy() const {
-    size_t least = SIZE_MAX;
+size_t InterfaceSet::max_am_header() const {
+    constexpr size_t kMostOverhead = 256;  // headers of ours and a packed key beside the user's
+    size_t room = SIZE_MAX;
     for (const WorkerInterface& interface : interfaces_)
-        least = std::min(least, interface.transport->attributes().am.max_bcopy);
-    return least - std::min(least, sizeof(OrderedHeader));  // an OrderedLane takes that much less
+        room = std::min(room, interface.transport->attributes().am.max_bcopy);
+    room -= std::min(room, sizeof(OrderedHeader));  // an OrderedLane takes that much less
+    room = std::min<size_t>(room, 64 * 1024);
+    return room > 2 * kMostOverhead ? room - kMostOverhead : room / 2;
 }
 
 // To poll an adapter costs many times what a look into shared memory does. One that has had nothing

@@ -170,8 +170,8 @@ class InterfaceSet {
     const uct::InterfaceAttributes& attributes(unsigned index) const {
         return interfaces_[index].transport->attributes();
     }
-    // The longest message that all lanes take through a bounce buffer, in bytes.
-    size_t least_bcopy() const;
+    // The longest header of a user's active message that every lane takes.
+    size_t max_am_header() const;
     // All transports are open.
     void choose_atomics(AtomicMode mode);
     // Atomics of adapters that are not atomic with the CPU's may be used: all use them.

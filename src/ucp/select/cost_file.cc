@@ -24,7 +24,7 @@
 namespace ucp::select {
 namespace {
 
-constexpr size_t kLongestFile = 64 * 1024;
+constexpr size_t kLongestFile = 128 * 1024;
 constexpr std::string_view kFormat = "3";
 
 struct Figure {
@@ -43,8 +43,13 @@ std::string_view take_word(std::string_view& line) {
     return word;
 }
 
-// Only of tagged messages something is learned.
-constexpr std::string_view kLearnedOperation = "tag";
+struct OperationName {
+    std::string_view name;
+    Operation operation;
+};
+constexpr OperationName kOperationNames[] = {{"tag", Operation::kTag},
+                                             {"am", Operation::kActiveMessage}};
+static_assert(std::size(kOperationNames) == kLearnedOperations.size());
 struct LoadName {
     std::string_view name;
     Load load;
@@ -66,12 +71,14 @@ const auto* entry_of(const Names& names, std::string_view word) {
 }
 
 std::string format_learned(const LearnedFigure& figure) {
-    std::string_view load, way;
+    std::string_view operation, load, way;
+    for (const auto& each : kOperationNames)
+        if (each.operation == figure.operation) operation = each.name;
     for (const auto& each : kLoadNames)
         if (each.load == figure.load) load = each.name;
     for (const auto& each : kWayNames)
         if (each.way == figure.way) way = each.name;
-    return fmt::format("learned {} {} {} {} {} {:.4g} {}\n", figure.lane, kLearnedOperation, load,
+    return fmt::format("learned {} {} {} {} {} {:.4g} {}\n", figure.lane, operation, load,
                        figure.size, way, figure.factor, figure.count);
 }
 
@@ -91,16 +98,17 @@ bool parse_count(std::string_view text, Number* number) {
 // @param line  behind its first word
 bool parse_learned(std::string_view line, LearnedFigure* figure) {
     figure->lane = take_word(line);
-    const bool is_tag = take_word(line) == kLearnedOperation;
+    const auto* const operation = entry_of(kOperationNames, take_word(line));
     const auto* const load = entry_of(kLoadNames, take_word(line));
     const bool has_size = parse_count(take_word(line), &figure->size);
     const auto* const way = entry_of(kWayNames, take_word(line));
     double factor = 0;
-    if (figure->lane.empty() || !is_tag || load == nullptr || !has_size || way == nullptr ||
-        figure->size >= LearnedCosts::kSizes ||
+    if (figure->lane.empty() || operation == nullptr || load == nullptr || !has_size ||
+        way == nullptr || figure->size >= LearnedCosts::kSizes ||
         !parse_number(take_word(line), LearnedCosts::kMostFactor, &factor) ||
         !parse_count(take_word(line), &figure->count) || !take_word(line).empty())
         return false;
+    figure->operation = operation->operation;
     figure->load = load->load;
     figure->way = way->way;
     figure->factor = static_cast<float>(factor);

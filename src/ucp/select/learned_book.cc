@@ -5,39 +5,52 @@
 
 namespace ucp::select {
 
-LearnedCosts& LearnedBook::of(std::string_view lane) {
-    const auto found = lanes_.find(lane);
-    if (found != lanes_.end()) return *found->second;
-    LearnedCosts& made =
-        *lanes_.emplace(std::string(lane), std::make_unique<LearnedCosts>()).first->second;
-    if (is_pinned_) made.pin();
-    return made;
+LearnedCosts& LearnedBook::of(std::string_view lane, Operation operation) {
+    auto found = lanes_.find(lane);
+    if (found == lanes_.end()) found = lanes_.emplace(std::string(lane), Lane{}).first;
+    std::unique_ptr<LearnedCosts>& costs = found->second[static_cast<size_t>(operation)];
+    if (costs == nullptr) {
+        costs = std::make_unique<LearnedCosts>();
+        if (is_pinned_) costs->pin();
+    }
+    return *costs;
 }
 
 void LearnedBook::pin() {
     is_pinned_ = true;
-    for (auto& [lane, costs] : lanes_) costs->pin();
+    for (auto& [name, lane] : lanes_) {
+        for (const auto& costs : lane)
+            if (costs != nullptr) costs->pin();
+    }
 }
 
 void LearnedBook::restore(std::span<const LearnedFigure> figures) {
     for (const LearnedFigure& each : figures) {
-        of(each.lane).restore(LearnedCosts::class_of_size(each.load, each.size), each.way,
-                              each.factor, each.count);
+        of(each.lane, each.operation)
+            .restore(LearnedCosts::class_of_size(each.load, each.size), each.way, each.factor,
+                     each.count);
     }
 }
 
 std::vector<LearnedFigure> LearnedBook::take_news() {
     std::vector<LearnedFigure> figures;
-    for (auto& [lane, costs] : lanes_) {
+    const auto take = [&](const std::string& lane, Operation operation, LearnedCosts& costs) {
         for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
             for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
                 const auto which = LearnedCosts::class_of_size(load, size);
                 for (const Way way : {Way::kEager, Way::kRendezvous}) {
-                    const uint32_t count = costs->take_news(which, way);
+                    const uint32_t count = costs.take_news(which, way);
                     if (count == 0) continue;
-                    figures.push_back({lane, load, size, way, costs->factor(which, way), count});
+                    figures.push_back(
+                        {lane, operation, load, size, way, costs.factor(which, way), count});
                 }
             }
+        }
+    };
+    for (auto& [name, lane] : lanes_) {
+        for (const Operation operation : kLearnedOperations) {
+            if (const auto& costs = lane[static_cast<size_t>(operation)])
+                take(name, operation, *costs);
         }
     }
     return figures;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,9 +14,13 @@
 
 namespace ucp::select {
 
+// The operations of which something is learned, the first ones.
+inline constexpr std::array kLearnedOperations{Operation::kTag, Operation::kActiveMessage};
+
 // One figure of what was learned, as a file keeps it.
 struct LearnedFigure {
     std::string lane;  // transport/device
+    Operation operation = Operation::kTag;
     Load load = Load::kAlone;
     size_t size = 0;  // LearnedCosts::size_of()
     Way way = Way::kEager;
@@ -24,15 +29,18 @@ struct LearnedFigure {
 
     // Is it the same figure, whatever its value?
     bool is_of(const LearnedFigure& other) const {
-        return lane == other.lane && load == other.load && size == other.size && way == other.way;
+        return lane == other.lane && operation == other.operation && load == other.load &&
+               size == other.size && way == other.way;
     }
 };
 
-// What a worker learns, lane by lane: endpoints of the same transport and device share it.
+// What a worker learns of each operation, lane by lane: endpoints of the same transport and device
+// share it.
 class LearnedBook {
   public:
     // Stays where it is as long as the book.
-    LearnedCosts& of(std::string_view lane);
+    // @param operation  one of kLearnedOperations
+    LearnedCosts& of(std::string_view lane, Operation operation);
     // What others have learned, where this worker has not.
     void restore(std::span<const LearnedFigure> figures);
     // Keep to what was restored, and to the assumptions for all else.
@@ -41,7 +49,9 @@ class LearnedBook {
     std::vector<LearnedFigure> take_news();
 
   private:
-    std::map<std::string, std::unique_ptr<LearnedCosts>, std::less<>> lanes_;
+    using Lane = std::array<std::unique_ptr<LearnedCosts>, kLearnedOperations.size()>;
+
+    std::map<std::string, Lane, std::less<>> lanes_;
     bool is_pinned_ = false;
 };
 

@@ -31,7 +31,7 @@ struct MessageTime {
     ucs::Duration wires{};      // at most so much of it on wires, where nobody works
 };
 
-// What the two ways of a long tagged message turn out to cost beside what is assumed of them, for
+// What the two ways of a long message turn out to cost beside what is assumed of them, for
 // classes of messages alike: by load, and length to the power of two. Of each way of a class it
 // keeps how many times the assumed time it took, on average: an assumption that is wrong by a
 // factor is right after a few messages, for all lengths of the class.

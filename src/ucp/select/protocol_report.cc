@@ -155,7 +155,7 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
     return table.text(indent);
 }
 
-std::string describe_learned(const LearnedCosts& learned,
+std::string describe_learned(const LearnedCosts& learned, Operation operation,
                              const std::array<std::optional<Ways>, kLoads>& ways,
                              const ProtocolTable& protocols, const std::string& indent) {
     TextTable table({"learned", "bytes", "eager", "figure", "rendezvous", "figure", "goes"});
@@ -182,10 +182,13 @@ std::string describe_learned(const LearnedCosts& learned,
                 learned.factor(which, Way::kRendezvous) == 0)
                 continue;
             is_empty = false;
-            const bool is_usual = is_announced(protocols.find(
-                Operation::kTag, BufferClass::kContiguous, situation_of(load), length));
+            // Of active messages the table knows no others.
+            const Situation situation =
+                operation == Operation::kTag ? situation_of(load) : Situation::kAlone;
+            const bool is_usual = is_announced(
+                protocols.find(operation, BufferClass::kContiguous, situation, length));
             const Way usual = is_usual ? Way::kRendezvous : Way::kEager;
-            std::string head(name(Operation::kTag));
+            std::string head(name(operation));
             if (load == Load::kOneWay) head += ", among others";
             if (load == Load::kBothWays) head += ", both ways";
             table.add({head, fmt::format("{}", length), cell(Way::kEager), origin(Way::kEager),

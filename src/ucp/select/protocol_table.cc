@@ -452,7 +452,10 @@ std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
     if (thresholds.rendezvous) return std::nullopt;
     // What goes in one piece is over when it is seen.
     const size_t least = std::max(kMinRendezvous, piece_of(lanes) + 1);
-    const size_t most = eager_max(lanes, thresholds) - 1;
+    size_t most = eager_max(lanes, thresholds) - 1;
+    // Of the work at what both copy nobody knows more than a part.
+    if (situation != Situation::kAlone && (lanes.capabilities & uct::kJointCopies) != 0)
+        most = std::min(most, uct::kLeastJointCopy - 1);
     if (least > most) return std::nullopt;
     return Ways{.least = least,
                 .most = most,

@@ -45,6 +45,7 @@ enum Capability : uint32_t {
     kCopies = 1u << 17,        // this processor moves what is put and got, in calls and in progress
     kJointCopies = 1u << 18,   // the peer's does its part of long copies, in its progress
 };
+inline constexpr size_t kLeastJointCopy = 128 * 1024;
 
 // What is true of a transport wherever it runs, known without its driver: what to call it in
 // UCX_TLS, how it connects, and what its interfaces can where device and settings permit. A

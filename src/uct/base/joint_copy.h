@@ -50,7 +50,7 @@ struct JointCopyBoard {
 class JointCopy {
   public:
     // Shorter ones are over before the partner would come to them.
-    static constexpr size_t kLeast = 128 * 1024;
+    static constexpr size_t kLeast = kLeastJointCopy;
     static constexpr size_t kMost = size_t{64} << 30;
 
     JointCopy() = default;

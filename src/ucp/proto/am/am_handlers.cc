@@ -153,6 +153,7 @@ void AmHandlers::drop_overdue(ucs::Time now) {
 }
 
 ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, uint64_t attributes) {
+    ++received_;
     ucp_ep_h reply = nullptr;
     if (message.wants_reply) {
         Endpoint* const endpoint = Loopbacks::is_number(message.sender)
@@ -303,6 +304,7 @@ ucs_status_ptr_t AmHandlers::receive(void* descriptor, void* buffer, size_t coun
         return UCS_STATUS_PTR(status);
     }
     const size_t length = announcement.rts.length;
+    times_.begin_announced(*request, announcement.rts.sender, announcement.rts.stamp, length);
     matched(*request, 0, length);
     request->received = std::min(length, request->part<TagReceive>().buffer.length());
     rndv_.receive(*request, announcement_of(descriptor));

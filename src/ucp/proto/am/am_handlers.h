@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "ucp/api/ucp.h"
+#include "ucp/proto/match/message_times.h"
+#include "ucp/proto/match/turns.h"
 #include "ucp/proto/rndv/rndv.h"
 #include "ucp/runtime/interface_set.h"
 #include "ucs/sys/time.h"
@@ -85,7 +87,10 @@ inline constexpr unsigned kAmPartnerShift = 4;
 // the next progress, before any that come later.
 class AmHandlers : MessageProtocol {
   public:
-    using MessageProtocol::MessageProtocol;
+    // @param services  of the messages; @param times  outlives the handlers
+    template <typename... Services>
+    explicit AmHandlers(MessageTimes& times, Services&... services)
+        : MessageProtocol(services...), times_(times) {}
     ~AmHandlers();
 
     void add_handlers(InterfaceSet& interfaces);
@@ -159,8 +164,8 @@ class AmHandlers : MessageProtocol {
     }
     const Handler* handler_of(uint16_t id);
     // By which protocol a message goes that ucp_am_send_nbx() sends with those flags.
-    select::Protocol protocol_of(Endpoint& endpoint, const Packer& buffer, const Memory* memory,
-                                 uint32_t flags);
+    MessageTimes::Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory,
+                              uint32_t flags);
     ucs_status_t set(unsigned id, const Handler& handler);
     void hand_over_early(uint16_t id);
     void keep_early(const Message& message, std::span<const std::byte> announced);
@@ -177,16 +182,15 @@ class AmHandlers : MessageProtocol {
     static ucs_status_t on_announcement(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor* descriptor);
 
-    InterfaceSet* interfaces_ = nullptr;
+    MessageTimes& times_;
     std::vector<Handler> handlers_;
     EarlyMessages early_;
     // Handlers of messages that came before them: in force when those have been handed over.
     std::unordered_map<uint16_t, Handler> waiting_;
+    Turns turns_;            // of long messages
+    uint64_t received_ = 0;  // messages that handlers got
     size_t alignment_ = 1;
     bool consumed_in_handler_ = false;  // the announcement that is being handed over is gone
 };
-
-// The longest header of a user that every lane of the worker takes.
-size_t max_am_header(const InterfaceSet& interfaces);
 
 }  // namespace ucp

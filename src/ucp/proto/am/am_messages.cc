@@ -18,7 +18,7 @@ namespace {
 
 // --- sending ---
 
-struct AmSend : EagerSend {
+struct AmSend : TimedSend {
     AmHeader am{};
     const void* header = nullptr;  // the user's
     void* header_copy = nullptr;   // malloc'd, or null
@@ -32,7 +32,8 @@ void close_am_send(Request& request) {
 
 ucs_status_t post_am(Request& request, const Lane& lane) {
     auto& send = request.part<AmSend>();
-    if (send.offset != 0) return post_eager_fragment(request, send, lane);
+    if (send.offset != 0)
+        return send.work([&] { return post_eager_fragment(request, send, lane); });
     const size_t total = send.buffer.length();
     const std::span user_header(static_cast<const std::byte*>(send.header), send.am.header_length);
     if (send.am.flags == 0 && user_header.empty()) {
@@ -48,12 +49,13 @@ ucs_status_t post_am(Request& request, const Lane& lane) {
             request, send, lane,
             {AmId::kAmSingle, std::as_bytes(std::span(&single, 1)), user_header, total});
     }
-    if (send.number == 0) send.number = request.endpoint->next_message();
+    if (send.number == 0)
+        send.number = send.stamp != 0 ? kStamped | send.stamp : request.endpoint->next_message();
     const AmFirstHeader first{send.am, {uuid, send.number}, total};
     const size_t room = eager_room(send, lane, sizeof(first), user_header.size());
-    return post_eager_piece(request, send, lane,
-                            {AmId::kAmFirst, std::as_bytes(std::span(&first, 1)), user_header,
-                             piece_length(std::min(room, total - 1), total)});
+    const EagerPiece piece{AmId::kAmFirst, std::as_bytes(std::span(&first, 1)), user_header,
+                           piece_length(std::min(room, total - 1), total)};
+    return send.work([&] { return post_eager_piece(request, send, lane, piece); });
 }
 
 // --- arriving ---
@@ -107,10 +109,12 @@ struct Arriving {
     size_t room;  // bytes of `data`
     std::unique_ptr<std::byte[]> header;
     HeldBytes held;  // of the sender's memory here
+    Timing timing;
 };
 
 ucs_status_t store_in_block(void* target, size_t offset, const void* data, size_t length) {
     auto& message = *static_cast<Arriving*>(target);
+    const ReceiverWork work(message.timing);
     if (offset + length > message.room) {
         const size_t room = Reassembly::room_for(offset + length, message.total);
         Reassembly& reassembly = message.handlers->reassembly();
@@ -133,6 +137,8 @@ ucs_status_t store_in_block(void* target, size_t offset, const void* data, size_
 const Reassembly::Sink kBlockSink{
     store_in_block, [](void* target, ucs_status_t status) {
         const std::unique_ptr<Arriving> message(static_cast<Arriving*>(target));
+        if (message->timing.times != nullptr) [[unlikely]]
+            message->timing.times->end(status, message->timing);
         if (status != UCS_OK) {
             AmHandlers::free_block(message->data);
             if (status == UCS_ERR_NO_MEMORY) message->handlers->lost(message->sender);
@@ -170,16 +176,23 @@ ucs_status_t AmHandlers::on_first(void* arg, void* data, size_t length, uct::Rec
     }
     if (message != nullptr)
         message->header.reset(new (std::nothrow) std::byte[header.am.header_length]);
-    std::byte* const block =
-        message != nullptr && message->header != nullptr ? self.allocate(room) : nullptr;
+    const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
+    std::byte* block = nullptr;
+    if (message != nullptr && message->header != nullptr) {
+        if ((header.id.number & kStamped) != 0) [[unlikely]] {
+            self.times_.begin(message->timing, header.id.sender, header.id.number & ~kStamped,
+                              header.total, payload);
+        }
+        const ReceiverWork work(message->timing);
+        block = self.allocate(room);
+        if (block != nullptr) std::memcpy(block, bytes, payload);
+    }
     if (block == nullptr) {
         ucs::log_error("no memory for an active message of {} bytes: it is lost",
                        uint64_t{header.total});
         self.lost(header.id.sender);
         return UCS_OK;
     }
-    const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
-    std::memcpy(block, bytes, payload);
     message->handlers = &self;
     message->am = header.am;
     message->sender = header.id.sender;
@@ -210,33 +223,31 @@ ucs_status_t AmHandlers::on_announcement(void* arg, void* data, size_t length,
     return UCS_OK;
 }
 
-size_t max_am_header(const InterfaceSet& interfaces) {
-    constexpr size_t kMostOverhead = 256;  // headers of ours and a packed key beside the user's
-    const size_t room = std::min<size_t>(interfaces.least_bcopy(), 64 * 1024);
-    return room > 2 * kMostOverhead ? room - kMostOverhead : room / 2;
-}
-
-select::Protocol AmHandlers::protocol_of(Endpoint& endpoint, const Packer& buffer,
-                                         const Memory* memory, uint32_t flags) {
+MessageTimes::Route AmHandlers::route(Endpoint& endpoint, const Packer& buffer,
+                                      const Memory* memory, uint32_t flags) {
+    using select::Load;
+    using select::Situation;
     constexpr auto kOperation = select::Operation::kActiveMessage;
     const bool is_eager = (flags & UCP_AM_SEND_FLAG_EAGER) != 0 || buffer.length() == 0;
     const bool is_forced = (flags & UCP_AM_SEND_FLAG_RNDV) != 0 && buffer.length() != 0;
-    if (is_eager && !is_forced) return select::Protocol::kCopy;
+    if (is_eager && !is_forced) return {select::Protocol::kCopy};
+    const select::BufferClass kind = rndv_.buffer_class(endpoint, kOperation, buffer, memory);
     // The longest message of all is announced.
-    return endpoint.protocols().find(
-        kOperation, rndv_.buffer_class(endpoint, kOperation, buffer, memory),
-        select::Situation::kAlone, is_forced ? SIZE_MAX : buffer.length());
+    const select::Protocol usual = endpoint.protocols().find(
+        kOperation, kind, Situation::kAlone, is_forced ? SIZE_MAX : buffer.length());
+    if (is_forced || !MessageTimes::has_choice(endpoint, kOperation, kind, buffer.length()))
+        return {usual};
+    // Nobody says for which messages he waits: among others, all are taken to go one way.
+    const bool is_busy = endpoint.has_backlog() || requests_.has_named();
+    const Situation situation = turns_.next(endpoint, received_, false, is_busy);
+    return times_.route(endpoint, kOperation,
+                        situation == Situation::kAlone ? Load::kAlone : Load::kOneWay,
+                        buffer.length(), usual);
 }
 
 ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* header,
                                   size_t header_length, const void* buffer, size_t count,
                                   const OpParams& params) {
-    const size_t longest = max_am_header(*interfaces_);
-    if (header_length > longest) {
-        ucs::log_error("the header of an active message has {} bytes; at most {} are possible",
-                       header_length, longest);
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    }
     Packer packer;
     Request* request = nullptr;
     const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
@@ -250,7 +261,7 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         request->flags |= Request::kNeedsGreeting;
     }
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
-    const select::Protocol protocol = protocol_of(endpoint, packer, memory, flags);
+    const MessageTimes::Route way = route(endpoint, packer, memory, flags);
     void* header_copy = nullptr;
     if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
         header_copy = std::malloc(header_length);
@@ -261,12 +272,13 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         }
         header = std::memcpy(header_copy, header, header_length);
     }
-    if (is_announced(protocol)) {
+    if (is_announced(way.protocol)) {
         uint64_t envelope;
         std::memcpy(&envelope, &am, sizeof(envelope));
         const RndvHeader user_header{header, static_cast<uint32_t>(header_length), header_copy};
         try {
-            rndv_.begin_send(*request, protocol, packer, envelope, &user_header, memory);
+            rndv_.begin_send(*request, way.protocol, packer, envelope, &user_header, memory,
+                             way.stamp);
         } catch (const std::bad_alloc&) {
             requests_.undo(*request);
             throw;
@@ -277,13 +289,14 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
     send.am = am;
     send.header = header;
     send.header_copy = header_copy;
+    send.stamp = way.stamp;
+    send.times = &times_;
     request->post = post_am;
     request->cleanup = close_am_send;
     return endpoint.submit(*request, params);
 }
 
 void AmHandlers::add_handlers(InterfaceSet& interfaces) {
-    interfaces_ = &interfaces;
     interfaces.set_handler(AmId::kAmShort, on_short, this);
     interfaces.set_handler(AmId::kAmSingle, on_single, this);
     interfaces.set_handler(AmId::kAmFirst, on_first, this);

@@ -23,12 +23,29 @@ ucs::Duration duration(uint64_t nanoseconds) {
 
 }  // namespace
 
+MessageTimes::Route MessageTimes::route(const Endpoint& endpoint, select::Operation operation,
+                                        select::Load load, size_t length, select::Protocol usual) {
+    using select::Protocol;
+    using select::Way;
+    const LearnedLane& lane = *endpoint.learned(operation);
+    const select::Ways* const ways = lane.ways_of(load, length);
+    if (ways == nullptr) return {usual};
+    const Way usual_way = is_announced(usual) ? Way::kRendezvous : Way::kEager;
+    const auto which = select::LearnedCosts::class_of(load, length);
+    const auto [way, is_timed] = lane.costs->choose(which, *ways, length, usual_way);
+    const uint64_t stamp = is_timed ? open(endpoint, lane, which, way, length) : 0;
+    if (way == usual_way) return {usual, stamp};
+    return {way == Way::kEager ? Protocol::kCopy : Protocol::kRendezvous, stamp};
+}
+
 uint64_t MessageTimes::open(const Endpoint& endpoint, const LearnedLane& lane,
                             select::LearnedCosts::Class which, select::Way way, size_t length) {
     next_place_ = next_place_ % (kPlaces - 1) + 1;
     const auto time = static_cast<uint64_t>(clock_.now().time_since_epoch().count());
-    const uint64_t stamp =
-        (time << kPlaceBits) | (next_place_ << 1) | (lane.is_within_host ? kSharedClock : 0);
+    const uint64_t stamp = ((time << kPlaceBits) & ~kStamped) | (next_place_ << 1) |
+                           (lane.is_within_host ? kSharedClock : 0);
+    // The same moment, and as many messages: no two have the same one.
+    if (open_[next_place_].stamp == stamp) return 0;
     const double assumed = lane.ways_of(which.load, length)->assumed(way).at(length);
     open_[next_place_] = {
         .stamp = stamp,
@@ -54,9 +71,9 @@ void MessageTimes::begin(Timing& timing, uint64_t sender, uint64_t stamp, size_t
               .rest = length - arrived};
 }
 
-void MessageTimes::end(const Request& request, Timing& timing) {
+void MessageTimes::end(ucs_status_t status, Timing& timing) {
     timing.times = nullptr;
-    Endpoint* endpoint = request.status == UCS_OK ? endpoints_.find(timing.sender) : nullptr;
+    Endpoint* endpoint = status == UCS_OK ? endpoints_.find(timing.sender) : nullptr;
     // Over a network the first of it has come at once: the rest must say something.
     const bool is_shared = (timing.stamp & kSharedClock) != 0;
     const bool says_something = timing.rest != 0 && timing.rest >= timing.length / 2;

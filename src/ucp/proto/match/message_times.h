@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ucp/endpoint/endpoint_table.h"
+#include "ucp/proto/eager/eager.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/runtime/interface_set.h"
 #include "ucp/select/learned_costs.h"
@@ -27,7 +28,8 @@ struct TookMessage {
 };
 #pragma pack(pop)
 
-// Times some of the long tagged messages, and learns from them how to send (UCX_COSTS=learn).
+// Times some of the long messages, tagged and active ones, and learns from them how to send
+// (UCX_COSTS=adapt, learn).
 //
 // The sender says which messages are timed: such a message bears a stamp. Both ends add up what
 // time their processors work at it, not what they wait; the receiver tells the sender when it has
@@ -38,9 +40,8 @@ struct TookMessage {
 //   learns                       <-----      end(): kTook
 class MessageTimes {
   public:
-    // @param is_on  else nothing is timed, and what peers tell is dropped
-    MessageTimes(const ucs::Clock& clock, EndpointTable& endpoints, bool is_on)
-        : clock_(clock), endpoints_(endpoints), is_on_(is_on) {}
+    MessageTimes(const ucs::Clock& clock, EndpointTable& endpoints)
+        : clock_(clock), endpoints_(endpoints) {}
     MessageTimes(const MessageTimes&) = delete;
 
     void add_handlers(InterfaceSet& interfaces) {
@@ -49,9 +50,24 @@ class MessageTimes {
 
     // --- the sender ---
 
-    // A message that is timed begins. @return its stamp, not 0
-    uint64_t open(const Endpoint& endpoint, const LearnedLane& lane,
-                  select::LearnedCosts::Class which, select::Way way, size_t length);
+    // Does what was learned choose between the ways of a message over the lane of the moment?
+    static bool has_choice(const Endpoint& endpoint, select::Operation operation,
+                           select::BufferClass buffer, size_t length) {
+        const LearnedLane* const lane = endpoint.learned(operation);
+        return lane != nullptr &&
+               (buffer == select::BufferClass::kContiguous ||
+                buffer == select::BufferClass::kRegistered) &&
+               lane->ways_of(select::Load::kAlone, length) != nullptr;
+    }
+    // By which protocol a message goes.
+    struct Route {
+        select::Protocol protocol;
+        uint64_t stamp = 0;  // of a message that is timed
+    };
+    // By what was learned. Requires has_choice().
+    // @param usual  the table's choice
+    Route route(const Endpoint& endpoint, select::Operation operation, select::Load load,
+                size_t length, select::Protocol usual);
     // Does a piece of work at a message.
     // @param stamp  0: it is not timed
     // @param work  whatever it returns; a ucs_status_t other than an error is work done
@@ -70,11 +86,17 @@ class MessageTimes {
     // The first of a message that is timed has come.
     // @param length  of the message, of which `arrived` bytes are here
     void begin(Timing& timing, uint64_t sender, uint64_t stamp, size_t length, size_t arrived);
+    // The same of a receive that has found its message, which was announced, timed or not.
+    // @param stamp  0: it is not
+    void begin_announced(Request& receive, uint64_t sender, uint64_t stamp, size_t length) {
+        if (stamp != 0) [[unlikely]]
+            begin(receive.part<TagReceive>().timing, sender, stamp, length, 0);
+    }
     ucs::Time now() const { return clock_.now(); }
     // All of it is here, though its receive is not: from now on only the program is waited for.
     void arrived(Timing& timing) { timing.took = clock_.now().time_since_epoch() - timing.began; }
-    // Its receive has ended, with what its status says.
-    void end(const Request& request, Timing& timing);
+    // Its receive has ended, or the program is about to get it.
+    void end(ucs_status_t status, Timing& timing);
 
   private:
     // A message of ours that is timed.
@@ -93,6 +115,9 @@ class MessageTimes {
     static constexpr unsigned kPlaceBits = 5;  // with the former
     static constexpr size_t kPlaces = 16;      // the first is for none
 
+    // A message that is timed begins. @return its stamp; 0: it cannot be timed
+    uint64_t open(const Endpoint& endpoint, const LearnedLane& lane,
+                  select::LearnedCosts::Class which, select::Way way, size_t length);
     static size_t place_of(uint64_t stamp) { return (stamp >> 1) % kPlaces; }
     void add_work(uint64_t stamp, ucs::Duration work) {
         Open& open = open_[place_of(stamp)];
@@ -103,9 +128,19 @@ class MessageTimes {
 
     const ucs::Clock& clock_;
     EndpointTable& endpoints_;
-    const bool is_on_;
     size_t next_place_ = 0;
     std::array<Open, kPlaces> open_{};
+};
+
+// What eager sends that may be timed have in their requests' parts.
+struct TimedSend : EagerSend {
+    uint64_t stamp = 0;  // 0: it is not timed
+    MessageTimes* times = nullptr;
+
+    template <typename Work>
+    auto work(Work piece) {
+        return times->work(stamp, piece);
+    }
 };
 
 // A scope in which the receiver works at a message.

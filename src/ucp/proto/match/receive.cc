@@ -14,7 +14,7 @@ void note_error(Request& request, ucs_status_t status) {
 
 void release_receive(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
-    if (receive.timing.times != nullptr) receive.timing.times->end(request, receive.timing);
+    if (receive.timing.times != nullptr) receive.timing.times->end(request.status, receive.timing);
     note_error(request, receive.buffer.close());
     if (receive.memory != nullptr) Memory::destroy(receive.memory);
     receive.memory = nullptr;

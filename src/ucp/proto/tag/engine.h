@@ -10,8 +10,8 @@
 #include "ucp/base/wire.h"
 #include "ucp/proto/match/message_times.h"
 #include "ucp/proto/match/receive.h"
+#include "ucp/proto/match/turns.h"
 #include "ucp/proto/rndv/rndv.h"
-#include "ucp/proto/tag/turns.h"
 #include "ucp/runtime/interface_set.h"
 #include "ucs/datastruct/memory_pool.h"
 
@@ -137,17 +137,8 @@ class TagEngine : MessageProtocol {
 
     void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode, uint64_t stamp,
                      const OpParams& params);
-    // By which protocol a message goes.
-    struct Route {
-        select::Protocol protocol;
-        uint64_t stamp = 0;  // of a message that is timed
-    };
-    Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
-    using Choices = std::array<select::Protocol, select::kSituations>;  // by situation
-    Route learned_route(const Endpoint& endpoint, const LearnedLane& learned, size_t length,
-                        const Choices& choices);
+    MessageTimes::Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
     select::Situation situation_of_next(const Endpoint& endpoint);
-    void time_announced(Request& receive, const RndvRts& rts);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
     bool fetch_later(Request& receive, TagMessage& message);
     void end_kept(Request& receive, TagMessage& message);

@@ -16,19 +16,16 @@ namespace {
 
 // --- sending ---
 
-struct TagSend : EagerSend {
+struct TagSend : TimedSend {
     uint64_t tag = 0;
     bool is_sync = false;
-    uint64_t peer = 0;   // worker that acknowledges it
-    uint64_t stamp = 0;  // of a message that is timed, by these:
-    MessageTimes* times = nullptr;
+    uint64_t peer = 0;  // worker that acknowledges it
 };
 
 ucs_status_t post_tag(Request& request, const Lane& lane) {
     auto& send = request.part<TagSend>();
     if (send.offset != 0) {
-        return send.times->work(send.stamp,
-                                [&] { return post_eager_fragment(request, send, lane); });
+        return send.work([&] { return post_eager_fragment(request, send, lane); });
     }
     const size_t total = send.buffer.length();
     if (!send.is_sync) {
@@ -58,8 +55,7 @@ ucs_status_t post_tag(Request& request, const Lane& lane) {
                            std::as_bytes(std::span(&header, 1)),
                            {},
                            piece_length(std::min(room, total - 1), total)};
-    return send.times->work(send.stamp,
-                            [&] { return post_eager_piece(request, send, lane, piece); });
+    return send.work([&] { return post_eager_piece(request, send, lane, piece); });
 }
 
 }  // namespace
@@ -270,7 +266,8 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
     }
     const Tag tag = announcement.rts.envelope;
     if (Request* request = self.take_expected(tag)) {
-        self.time_announced(*request, announcement.rts);
+        self.times_.begin_announced(*request, announcement.rts.sender, announcement.rts.stamp,
+                                    announcement.rts.length);
         matched(*request, tag, announcement.rts.length);
         self.rndv_.receive(*request, announcement);
         return UCS_OK;
@@ -299,55 +296,30 @@ select::Situation TagEngine::situation_of_next(const Endpoint& endpoint) {
     return turns_.next(endpoint, matcher_.posted() + found_, matcher_.has_expected(), is_busy);
 }
 
-// What was learned decides between the ways of a message.
-TagEngine::Route TagEngine::learned_route(const Endpoint& endpoint, const LearnedLane& learned,
-                                          size_t length, const Choices& choices) {
+MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
+                                     const Memory* memory) {
     using select::Load;
-    using select::Protocol;
-    using select::Way;
-    Load load = Load::kAlone;
-    const select::Situation situation = situation_of_next(endpoint);
-    if (situation != select::Situation::kAlone)
-        load = matcher_.has_expected() ? Load::kBothWays : Load::kOneWay;
-    const Protocol usual = choices[static_cast<size_t>(situation)];
-    const select::Ways* ways = learned.ways_of(load, length);
-    if (ways == nullptr) return {usual};
-    const Way usual_way = is_announced(usual) ? Way::kRendezvous : Way::kEager;
-    const auto which = select::LearnedCosts::class_of(load, length);
-    const auto [way, is_timed] = learned.costs->choose(which, *ways, length, usual_way);
-    const uint64_t stamp = is_timed ? times_.open(endpoint, learned, which, way, length) : 0;
-    if (way == usual_way) return {usual, stamp};
-    return {way == Way::kEager ? Protocol::kCopy : Protocol::kRendezvous, stamp};
-}
-
-TagEngine::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer, const Memory* memory) {
     using select::Situation;
     constexpr auto kTag = select::Operation::kTag;
     const select::BufferClass kind = rndv_.buffer_class(endpoint, kTag, buffer, memory);
-    Choices choices;
+    std::array<select::Protocol, select::kSituations> choices;
     for (size_t which = 0; which < select::kSituations; ++which) {
         choices[which] =
             endpoint.protocols().find(kTag, kind, static_cast<Situation>(which), buffer.length());
     }
-    const bool is_plain =
-        kind == select::BufferClass::kContiguous || kind == select::BufferClass::kRegistered;
-    const LearnedLane* learned = endpoint.learned();
-    if (learned != nullptr && is_plain &&
-        learned->ways_of(select::Load::kAlone, buffer.length()) != nullptr)
-        return learned_route(endpoint, *learned, buffer.length(), choices);
+    if (MessageTimes::has_choice(endpoint, kTag, kind, buffer.length())) {
+        const Situation situation = situation_of_next(endpoint);
+        const Load among_others = matcher_.has_expected() ? Load::kBothWays : Load::kOneWay;
+        return times_.route(endpoint, kTag,
+                            situation == Situation::kAlone ? Load::kAlone : among_others,
+                            buffer.length(), choices[static_cast<size_t>(situation)]);
+    }
     const bool is_first_announced = is_announced(choices.front());
     if (std::ranges::all_of(choices, [&](select::Protocol each) {
             return is_announced(each) == is_first_announced;
         }))
         return {choices.front()};
     return {choices[static_cast<size_t>(situation_of_next(endpoint))]};
-}
-
-// A receive has found its message, which was announced.
-void TagEngine::time_announced(Request& receive, const RndvRts& rts) {
-    if (rts.stamp == 0) [[likely]]
-        return;
-    times_.begin(receive.part<TagReceive>().timing, rts.sender, rts.stamp, rts.length, 0);
 }
 
 ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
@@ -357,7 +329,7 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
     const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
-    const Route way = route(endpoint, packer, memory);
+    const MessageTimes::Route way = route(endpoint, packer, memory);
     try {
         if (is_announced(way.protocol)) {
             rndv_.begin_send(*request, way.protocol, packer, tag, nullptr, memory, way.stamp);

@@ -104,14 +104,16 @@ TEST_F(CostFile, NonsenseIsNotBelieved) {
 
 TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
     KeptCosts costs = measured();
-    costs.learned = {{"sm_ring/memory", Load::kAlone, 6, Way::kRendezvous, 0.5F, 12},
-                     {"sm_ring/memory", Load::kOneWay, 6, Way::kRendezvous, 0.75F, 1},
-                     {"tcp/eth0", Load::kBothWays, 0, Way::kEager, 3.25F, UINT32_MAX}};
+    costs.learned = {
+        {"sm_ring/memory", Operation::kTag, Load::kAlone, 6, Way::kRendezvous, 0.5F, 12},
+        {"sm_ring/memory", Operation::kActiveMessage, Load::kAlone, 6, Way::kRendezvous, 0.25F, 2},
+        {"sm_ring/memory", Operation::kTag, Load::kOneWay, 6, Way::kRendezvous, 0.75F, 1},
+        {"tcp/eth0", Operation::kTag, Load::kBothWays, 0, Way::kEager, 3.25F, UINT32_MAX}};
     const std::string text = format_costs(costs, kOwner);
     KeptCosts read;
     ASSERT_EQ(parse_costs(text, kOwner, Origin::kKept, &read), "");
-    ASSERT_EQ(read.learned.size(), 3u);
-    for (size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(read.learned.size(), costs.learned.size());
+    for (size_t i = 0; i < read.learned.size(); ++i) {
         EXPECT_TRUE(read.learned[i].is_of(costs.learned[i]));
         EXPECT_EQ(read.learned[i].factor, costs.learned[i].factor);
         EXPECT_EQ(read.learned[i].count, costs.learned[i].count);
@@ -119,7 +121,7 @@ TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
     for (const char* line :
          {"learned", "learned a/b tag", "learned a/b tag alone 6 rendezvous",
           "learned a/b tag alone 6 rendezvous 1", "learned a/b get alone 6 rendezvous 1 1",
-          "learned a/b am alone 6 rendezvous 1 1", "learned a/b tag both 6 rendezvous 1 1",
+          "learned a/b stream alone 6 rendezvous 1 1", "learned a/b tag both 6 rendezvous 1 1",
           "learned a/b tag alone 99 rendezvous 1 1", "learned a/b tag alone -1 rendezvous 1 1",
           "learned a/b tag alone 6 rendezvous nan 1", "learned a/b tag alone 6 rendezvous 1e9 1",
           "learned a/b tag alone 6 rendezvous 1 -1", "learned a/b tag alone 6 rendezvous 1 1 1"}) {
@@ -134,7 +136,8 @@ constexpr auto kClass = [] { return LearnedCosts::class_of_size(Load::kAlone, 6)
 // A worker that has seen so many messages.
 void see(LearnedBook& book, Way way, unsigned messages) {
     for (unsigned i = 0; i < messages; ++i)
-        ASSERT_TRUE(book.of("lane").observe(kClass(), way, 1e-6, {.receiving = 9us, .took = 2us}));
+        ASSERT_TRUE(book.of("lane", Operation::kTag)
+                        .observe(kClass(), way, 1e-6, {.receiving = 9us, .took = 2us}));
 }
 
 ucs::Time after(ucs::Duration span) {
@@ -151,11 +154,11 @@ TEST_F(CostFile, ProcessesShareWhatTheyLearn) {
     first.exchange(one, after(1s));
     age();
     second.exchange(other, after(1s));
-    EXPECT_EQ(other.of("lane").kept(kClass(), Way::kEager), 5U);
-    EXPECT_FLOAT_EQ(other.of("lane").factor(kClass(), Way::kEager), 2);
+    EXPECT_EQ(other.of("lane", Operation::kTag).kept(kClass(), Way::kEager), 5U);
+    EXPECT_FLOAT_EQ(other.of("lane", Operation::kTag).factor(kClass(), Way::kEager), 2);
     age();
     first.exchange(one, after(3s));
-    EXPECT_EQ(one.of("lane").kept(kClass(), Way::kRendezvous), 3U);
+    EXPECT_EQ(one.of("lane", Operation::kTag).kept(kClass(), Way::kRendezvous), 3U);
     // What was told is not told again.
     KeptCosts costs;
     ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");

@@ -409,9 +409,9 @@ TEST(LearnedBook, KeepsToWhatIsPinned) {
     LearnedBook book;
     const size_t length = 64 << 10;
     book.restore(std::vector<LearnedFigure>{
-        {"lane", Load::kAlone, LearnedCosts::size_of(length), Way::kEager, 8, 1}});
+        {"lane", Operation::kTag, Load::kAlone, LearnedCosts::size_of(length), Way::kEager, 8, 1}});
     book.pin();
-    LearnedCosts& costs = book.of("lane");
+    LearnedCosts& costs = book.of("lane", Operation::kTag);
     for (int i = 0; i < 1000; ++i) {
         const auto choice = costs.choose(class_of(length), kWithinHost, length, Way::kEager);
         EXPECT_EQ(choice.way, Way::kRendezvous);
@@ -422,13 +422,32 @@ TEST(LearnedBook, KeepsToWhatIsPinned) {
     EXPECT_TRUE(book.take_news().empty());
 }
 
+TEST(LearnedBook, OperationsKnowNothingOfEachOther) {
+    LearnedBook book;
+    const size_t length = 64 << 10;
+    book.restore(std::vector<LearnedFigure>{
+        {"lane", Operation::kActiveMessage, Load::kAlone, 3, Way::kEager, 2, 9}});
+    const auto which = LearnedCosts::class_of_size(Load::kAlone, 3);
+    EXPECT_EQ(book.of("lane", Operation::kActiveMessage).kept(which, Way::kEager), 9u);
+    EXPECT_EQ(book.of("lane", Operation::kTag).kept(which, Way::kEager), 0u);
+    book.of("lane", Operation::kActiveMessage)
+        .observe(class_of(length, Load::kOneWay), Way::kRendezvous, 4e-6, {.receiving = 9us});
+    const std::vector<LearnedFigure> figures = book.take_news();
+    ASSERT_EQ(figures.size(), 1u);
+    EXPECT_EQ(figures[0].operation, Operation::kActiveMessage);
+    LearnedFigure other = figures[0];
+    other.operation = Operation::kTag;
+    EXPECT_FALSE(other.is_of(figures[0]));
+}
+
 TEST(LearnedBook, TellsWhatIsNew) {
     LearnedBook book;
     const size_t length = 64 << 10;
-    book.restore(std::vector<LearnedFigure>{{"old", Load::kAlone, 3, Way::kEager, 2, 9}});
+    book.restore(
+        std::vector<LearnedFigure>{{"old", Operation::kTag, Load::kAlone, 3, Way::kEager, 2, 9}});
     const auto observe = [&] {
-        book.of("lane").observe(class_of(length, Load::kOneWay), Way::kRendezvous, 4e-6,
-                                {.receiving = 9us});
+        book.of("lane", Operation::kTag)
+            .observe(class_of(length, Load::kOneWay), Way::kRendezvous, 4e-6, {.receiving = 9us});
     };
     observe();
     observe();
@@ -445,7 +464,7 @@ TEST(LearnedBook, TellsWhatIsNew) {
 }
 
 TEST(LearnedBook, MeansAreByNumbersOfMessages) {
-    const LearnedFigure one{"lane", Load::kAlone, 6, Way::kRendezvous, 2, 30};
+    const LearnedFigure one{"lane", Operation::kTag, Load::kAlone, 6, Way::kRendezvous, 2, 30};
     LearnedFigure same = one, other = one;
     same.factor = 4;
     same.count = 10;

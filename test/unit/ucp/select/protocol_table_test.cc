@@ -358,6 +358,22 @@ TEST(Rendezvous, TheUserSaysHowMuchMayGoUnannounced) {
               199999u);
 }
 
+// A receiver does not know what the sender copies of a message that is announced: among others
+// work is all that is learned.
+TEST(Learned, AmongOthersIsLeftToTheTableWhereBothCopy) {
+    LaneFigures lanes = shared_memory();
+    lanes.capabilities |= uct::kJointCopies;
+    const auto most = [&](Operation operation, Situation situation) {
+        return ways(lanes, CostModel::fixed(), {}, operation, situation)->most;
+    };
+    for (const Operation operation : {Operation::kTag, Operation::kActiveMessage}) {
+        EXPECT_GT(most(operation, Situation::kAlone), uct::kLeastJointCopy);
+        EXPECT_EQ(most(operation, Situation::kAmongOthers), uct::kLeastJointCopy - 1);
+    }
+    lanes = shared_memory();
+    EXPECT_GT(most(Operation::kTag, Situation::kAmongOthers), uct::kLeastJointCopy);
+}
+
 size_t zero_copy_from(const LaneFigures& lanes, Operation operation, BufferClass buffer) {
     if (is_one_sided(operation))
         return first_one_sided(lanes, {}, operation, Protocol::kZeroCopy, buffer);

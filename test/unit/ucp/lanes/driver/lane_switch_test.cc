@@ -272,7 +272,7 @@ TEST(LaneSwitch, ScoresFollowWhatWasLearned) {
     EXPECT_FALSE(configuration.measured_saving());
     const size_t length = 64 << 10;
     const auto restore = [&](bool is_dedicated, float factor) {
-        const LearnedLane& lane = *configuration.learned(is_dedicated);
+        const LearnedLane& lane = *configuration.learned(is_dedicated, select::Operation::kTag);
         const auto which = select::LearnedCosts::class_of(select::Load::kAlone, length);
         lane.costs->restore(which, select::Way::kEager, factor, 10);
         return lane.ways_of(select::Load::kAlone, length)->assumed(select::Way::kEager).at(length) *

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -212,6 +216,27 @@ TEST(Rendezvous, SyncSendEndsWithTheReceive) {
     EXPECT_EQ(cluster.wait(receiving), UCS_OK);
 }
 
+// A cache folder of the test's own.
+class CacheFolder {
+  public:
+    CacheFolder() {
+        if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
+        char name[] = "/tmp/rndv_test-XXXXXX";
+        if (mkdtemp(name) != nullptr) folder_ = name;
+        setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    }
+    ~CacheFolder() {
+        before_ ? setenv("XDG_CACHE_HOME", before_->c_str(), 1) : unsetenv("XDG_CACHE_HOME");
+        std::error_code ignored;
+        if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+    }
+    CacheFolder(const CacheFolder&) = delete;
+
+  private:
+    std::optional<std::string> before_;
+    std::string folder_;
+};
+
 // Two workers of this process over the queues of shared memory; the first sends to the second.
 class SharedQueues {
   public:
@@ -247,15 +272,54 @@ class SharedQueues {
     }
     void finish(ucs_status_ptr_t request) {
         if (request == nullptr) return;
-        while (ucp_request_check_status(request) == UCS_INPROGRESS) {
-            for (const Side& side : sides_) ucp_worker_progress(side.worker);
-        }
+        while (ucp_request_check_status(request) == UCS_INPROGRESS) progress();
         EXPECT_EQ(ucp_request_check_status(request), UCS_OK);
         ucp_request_free(request);
     }
     Endpoint& endpoint() { return unwrap(endpoint_); }
 
+    ucs_status_ptr_t send_active_message(const Bytes& data, uint32_t flags = 0) {
+        ucp_request_param_t param{};
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = flags;
+        return ucp_am_send_nbx(endpoint_, 1, nullptr, 0, data.data(), data.size(), &param);
+    }
+    // The second one takes them: announced ones into a buffer, others as they are.
+    void receive_active_messages(size_t length) {
+        target_.resize(length);
+        ucp_am_handler_param_t handler{};
+        handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                             UCP_AM_HANDLER_PARAM_FIELD_ARG;
+        handler.id = 1;
+        handler.arg = this;
+        handler.cb = [](void* arg, const void*, size_t, void* data, size_t size,
+                        const ucp_am_recv_param_t* param) {
+            auto& self = *static_cast<SharedQueues*>(arg);
+            ++self.received_;
+            if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) return UCS_OK;
+            ucp_request_param_t params{};
+            params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK;
+            params.cb.recv_am = [](void* request, ucs_status_t status, size_t, void*) {
+                EXPECT_EQ(status, UCS_OK);
+                ucp_request_free(request);
+            };
+            EXPECT_FALSE(UCS_PTR_IS_ERR(ucp_am_recv_data_nbx(self.sides_[1].worker, data,
+                                                             self.target_.data(), size, &params)));
+            return UCS_OK;
+        };
+        EXPECT_EQ(ucp_worker_set_am_recv_handler(sides_[1].worker, &handler), UCS_OK);
+    }
+    // And the first one hears of their times.
+    void finish_active_messages(unsigned count) {
+        constexpr unsigned kRounds = 1000;
+        while (received_ < count) progress();
+        for (unsigned i = 0; i < kRounds; ++i) progress();
+    }
+
   private:
+    void progress() {
+        for (const Side& side : sides_) ucp_worker_progress(side.worker);
+    }
     struct Side {
         ucp_context_h context = nullptr;
         ucp_worker_h worker = nullptr;
@@ -267,7 +331,7 @@ class SharedQueues {
             EXPECT_EQ(ucp_config_modify(config, name, value), UCS_OK);
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = UCP_FEATURE_TAG;
+        params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM;
         EXPECT_EQ(ucp_init(&params, config, &side.context), UCS_OK);
         ucp_config_release(config);
         const ucp_worker_params_t none{};
@@ -276,6 +340,8 @@ class SharedQueues {
 
     Side sides_[2];
     ucp_ep_h endpoint_ = nullptr;
+    unsigned received_ = 0;
+    Bytes target_;
 };
 
 // A queue of 128 messages has 64 buffers: announcements lie in its slots.
@@ -298,6 +364,31 @@ TEST(RendezvousWithinAHost, AnnouncementsTakeNoBuffers) {
         ASSERT_EQ(target, source);
     }
     for (const ucs_status_ptr_t each : all) queues.finish(each);
+}
+
+// Both ways of active messages are timed by both ends, whoever makes them go.
+TEST(RendezvousWithinAHost, CostsOfActiveMessagesAreLearned) {
+    using select::Load;
+    using select::Way;
+    constexpr size_t kLength = 100000;
+    constexpr unsigned kMessages = 64;
+    CacheFolder folder;
+    SharedQueues queues(SharedQueues::Variables{{"COSTS", "learn"}, {"LANES", "scalable"}});
+    const LearnedLane* learned = queues.endpoint().learned(select::Operation::kActiveMessage);
+    ASSERT_NE(learned, nullptr);
+    // Either seems to take no time, until it was tried.
+    const auto which = select::LearnedCosts::class_of(Load::kOneWay, kLength);
+    for (const Way way : {Way::kEager, Way::kRendezvous})
+        learned->costs->restore(which, way, 0.002F, 1);
+    queues.receive_active_messages(kLength);
+    const Bytes source = pattern(kLength, 1);
+    // Who is to tell times has to have a way back.
+    queues.finish(queues.send_active_message(source, UCP_AM_SEND_FLAG_RNDV));
+    for (unsigned i = 0; i < kMessages; ++i) queues.finish(queues.send_active_message(source));
+    queues.finish_active_messages(1 + kMessages);
+    EXPECT_GE(learned->costs->learned(which, Way::kEager), 4u);
+    EXPECT_GE(learned->costs->learned(which, Way::kRendezvous), 4u);
+    EXPECT_EQ(queues.endpoint().learned()->costs->learned(which, Way::kEager), 0u);
 }
 
 // By default what is alone within a host goes by what it has cost, and nothing else does.
