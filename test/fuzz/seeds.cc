@@ -110,6 +110,11 @@ std::vector<Input> messages() {
             .add(AmId::kAmFirst, AmFirstHeader{{0, 1, 4}, first, 20}, 12)
             .add(AmId::kFragment, FragmentHeader{first, 8}, 12)
             .input(),
+        // With a time that is to be told.
+        Messages(links)
+            .add(AmId::kAmFirst, AmFirstHeader{{0, 1, 4}, {kPeer, kStamped | 67}, 20}, 12)
+            .add(AmId::kFragment, FragmentHeader{{kPeer, kStamped | 67}, 8}, 12)
+            .input(),
         Messages(links)
             .add(AmId::kRndvRts, announcement)
             .add(AmId::kRndvData, RndvData{request(3), kPeer, 0}, 60)

@@ -5,13 +5,14 @@
 //
 // How soon long messages within a host take the time that they take once costs are learned
 // (UCX_COSTS): microseconds of a message in the first moments, and period by period from then on,
-// beside the last period with the machine's own learned costs. Contestants run in turn, each time
-// in two new processes with a cache folder of their own: with the learned costs, without any, with
-// those of another machine, and with those of messages of that size wrong by 4 times, the better
-// way's times 4 and the other one's divided by 4.
+// beside the last period with the machine's own learned costs in the same round. Contestants run in
+// turn, each time in two new processes with a cache folder of their own: with the learned costs,
+// without any, with those of another machine, and with those of messages of that size wrong by 4
+// times, the better way's times 4 and the other one's divided by 4.
 //
 // alone: one message back and forth; window: 16 one way, then an answer; exchange: one each way at
-// the same time. The buffer that is sent is the one received into, unless --apart says otherwise.
+// the same time. The buffer that is sent is the one received into, unless --apart says otherwise;
+// announced active messages are received into 16 in turn.
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -257,8 +258,7 @@ class End {
             ++static_cast<End*>(user)->arrived_;
             ucp_request_free(request);
         };
-        const size_t places = self.point_.pattern == Pattern::kWindow ? kWindow : 1;
-        const size_t place = self.first_receive_ + self.next_receive_++ % places;
+        const size_t place = self.first_receive_ + self.next_receive_++ % kWindow;
         const ucs_status_ptr_t request =
             ucp_am_recv_data_nbx(self.worker_, data, self.buffers_[place].data(), length, &params);
         if (request == nullptr) ++self.arrived_;
@@ -489,15 +489,22 @@ class Measurement {
         }
         fmt::print("\n{:26}", title(point));
         print_header();
-        const double own = median(times[kOwn][kCount - 1]);
+        // Beside its neighbour in time: a machine may change from round to round.
+        const auto& own = times[kOwn][kCount - 1];
+        const auto speed = [&](const std::vector<double>& its) {
+            std::vector<double> speeds;
+            for (size_t round = 0; round < its.size(); ++round)
+                if (std::isfinite(its[round])) speeds.push_back(own[round] / its[round]);
+            return speeds.empty() ? NAN : median(speeds);
+        };
         for (size_t i = 0; i < kContestantCount; ++i) {
             fmt::print("{:26}", kContestants[i].name);
             for (size_t period = 0; period < kCount; ++period) {
-                const double time = median(times[i][period]);
-                fmt::print("{:>14.2f}", 1e6 * time);
-                if (std::isfinite(time)) speeds_[i][period].add(own / time);
+                fmt::print("{:>14.2f}", 1e6 * median(times[i][period]));
+                const double its_speed = speed(times[i][period]);
+                if (std::isfinite(its_speed)) speeds_[i][period].add(its_speed);
             }
-            fmt::print("    {:.2f}\n", own / median(times[i][kCount - 1]));
+            fmt::print("    {:.2f}\n", speed(times[i][kCount - 1]));
         }
         std::fflush(stdout);
     }

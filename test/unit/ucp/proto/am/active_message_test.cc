@@ -123,6 +123,27 @@ TEST_P(ActiveMessages, AreFetchedIfTheSenderWantsThat) {
     EXPECT_EQ(handled.data, bytes);
 }
 
+// A header goes in one piece, whatever the lane.
+TEST_P(ActiveMessages, HaveHeadersOfALimitedLength) {
+    Handled handled;
+    listen(handled);
+    ucp_worker_attr_t limits{};
+    limits.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
+    ASSERT_EQ(ucp_worker_query(cluster.worker(0), &limits), UCS_OK);
+    const auto bytes = pattern(GetParam(), 7);
+    const std::string longest(limits.max_am_header, 'h'), longer = longest + "h";
+    EXPECT_EQ(
+        UCS_PTR_RAW_STATUS(ucp_am_send_nbx(cluster.endpoint(0, 1), 7, longer.data(), longer.size(),
+                                           bytes.data(), bytes.size(), &kNothing)),
+        UCS_ERR_INVALID_PARAM);
+    send(longest, bytes, 0);
+    ASSERT_TRUE(cluster.until([&] { return handled.calls == 1; }));
+    EXPECT_EQ(cluster.finish(handled.fetching), UCS_OK);
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    EXPECT_EQ(handled.header, longest);
+    EXPECT_EQ(handled.data, bytes);
+}
+
 // Handlers of the older kind cannot fetch: whatever the length, they get the data.
 TEST_P(ActiveMessages, OfTheOlderCallsBringAllData) {
     std::vector<uint8_t> got;
