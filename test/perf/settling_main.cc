@@ -374,7 +374,7 @@ class Files {
     // A cache folder with what a contestant finds.
     // @param better  of that point
     std::string prepare(File file, size_t length, select::Way better) {
-        const std::string folder = folder_ + "/next";
+        std::string folder = folder_ + "/next";
         std::filesystem::remove_all(folder);
         if (file == File::kNone) return folder;
         select::CostOwner owner = select::CostOwner::own();
@@ -438,9 +438,10 @@ class Measurement {
   public:
     explicit Measurement(const Settings& settings) : settings_(settings) {
         for (const std::string& operation : settings.operations) {
-            for (const Pattern pattern : settings.patterns)
+            for (const Pattern pattern : settings.patterns) {
                 for (const size_t length : settings.sizes)
                     points_.push_back({operation == "tag", pattern, length});
+            }
         }
     }
 

@@ -258,9 +258,10 @@ std::string EndpointConfiguration::learned_tables(bool is_dedicated,
                                                   const std::string& indent) const {
     std::string text;
     for (const select::Operation operation : select::kLearnedOperations) {
-        if (const LearnedLane* lane = learned(is_dedicated, operation))
+        if (const LearnedLane* lane = learned(is_dedicated, operation)) {
             text += select::describe_learned(*lane->costs, operation, lane->ways,
                                              protocols(is_dedicated), indent);
+        }
     }
     return text;
 }
