@@ -126,12 +126,13 @@ struct PathGroup {
     // A transfer of so many bytes starts.
     void note_start(uint64_t bytes, ucs::Time now) {
         begun += bytes;
-        uint64_t ahead = 0;
-        for (const auto& path : paths) ahead += path->meter.under_way();
-        // Of those that wait, which may be many, two tell enough.
-        if (!waiting.empty())
-            ahead += waiting.front().slices.bytes_waiting() + waiting.back().slices.bytes_waiting();
-        mixture.started(bytes, ahead, now);
+        // One that is much longer than many that come behind it is the oldest soon, or waits.
+        uint64_t longest = transfers.front().slices.bytes_left();
+        if (!waiting.empty()) {
+            longest = std::max(
+                {longest, waiting.front().slices.bytes_left(), waiting.back().slices.bytes_left()});
+        }
+        mixture.started(bytes, longest, now);
     }
 
     Endpoint& endpoint;

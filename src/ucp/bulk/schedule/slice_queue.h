@@ -60,6 +60,8 @@ class SliceQueue {
     size_t longest_slice() const { return rules_.slice + rules_.fragment; }
     bool has_next() const { return waiting_ != 0; }
     uint64_t bytes_waiting() const { return waiting_; }
+    // Those, and the ones under way.
+    uint64_t bytes_left() const { return waiting_ + under_way_; }
     // How often the next slices have failed.
     uint32_t failures() const { return failed_.empty() ? 0 : failed_.back().failures; }
 

@@ -11,7 +11,7 @@
 // How the transfers of one endpoint share its paths. Pure.
 namespace ucp::bulk {
 
-// Whether short transfers come behind much longer ones. As long as they do, long ones hold little
+// Whether short transfers come behind a much longer one. As long as they do, long ones hold little
 // of the paths, so that a short one finds few bytes before its own; otherwise paths are kept well
 // filled, since programs may be slow to look at completions.
 class Mixture {
@@ -21,9 +21,10 @@ class Mixture {
     // The next short one is expected so long.
     static constexpr ucs::Duration kExpected = std::chrono::milliseconds(100);
 
-    // @param ahead  bytes of other transfers that are under way or wait
-    void started(uint64_t bytes, uint64_t ahead, ucs::Time now) {
-        if (ahead / kMuchLonger >= bytes) until_ = ucs::deadline(now, kExpected);
+    // @param longest  bytes that the longest of those before it has left. Many that are alike make
+    //                 no mixture, whatever they come to together
+    void started(uint64_t bytes, uint64_t longest, ucs::Time now) {
+        if (longest / kMuchLonger >= bytes) until_ = ucs::deadline(now, kExpected);
     }
     bool is_mixed(ucs::Time now) const { return now < until_; }
 

@@ -61,6 +61,26 @@ TEST(Engine, WhatFindsNoRoomWaitsInOrder) {
     EXPECT_TRUE(pair.there == pair.here);
 }
 
+// None of many is short because the others come to so much together.
+TEST(Engine, ManyThatAreAlikeAreAllUnderWay) {
+    constexpr size_t kCount = 64, kLength = 16 << 10;
+    Cluster::Options options = BulkCluster::options(1);
+    options.config.bulk_window = ucs::config::MemorySize{kCount * kLength};
+    options.fabric.transmit_depth = 1024;
+    BulkCluster pair(kCount * kLength, options);
+    pair.fill(5);
+    std::vector<ucs_status_ptr_t> operations;
+    for (size_t offset = 0; offset < kCount * kLength; offset += kLength) {
+        operations.push_back(ucp_put_nbx(pair.endpoint, pair.here.data() + offset, kLength,
+                                         pair.remote(offset), pair.key, &kNothing));
+    }
+    EXPECT_EQ(pair.counters().put, kCount * kLength / 4096);
+    for (const ucs_status_ptr_t operation : operations) {
+        EXPECT_EQ(pair.cluster.finish(operation), UCS_OK);
+    }
+    EXPECT_TRUE(pair.there == pair.here);
+}
+
 TEST(Engine, AShortTransferDoesNotWaitForALongOne) {
     constexpr size_t kShort = 16 << 10, kShorts = 8;
     BulkCluster pair(8 << 20);
