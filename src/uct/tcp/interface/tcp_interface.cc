@@ -211,25 +211,39 @@ bool TcpInterface::rests() {
     return false;
 }
 
+// @return what was found; 0 also if it was too soon for another look
+unsigned TcpInterface::look() {
+    const bool expects_answer = attention_.hot != nullptr && attention_.is_answer_due;
+    ucs::Time time{};
+    if (expects_answer) {
+        time = now();
+        if (time < next_look_ && ++calls_without_look_ < kMostCallsWithoutLook) return 0;
+        calls_without_look_ = 0;
+    }
+    unsigned count;
+    if (expects_answer && hot_looks_ > 0) {
+        --hot_looks_;
+        count = attention_.hot->receive(attention_.turn);
+    } else {
+        hot_looks_ = kHotLooks;
+        count = poll();
+    }
+    if (count > 0) {
+        be_alert();
+        return count;
+    }
+    if (expects_answer) next_look_ = time + kLookSpacing;
+    if (attention_.empty_polls < Attention::kRestless) ++attention_.empty_polls;
+    return 0;
+}
+
 unsigned TcpInterface::progress() {
     ++attention_.bursts.calls;
     if (attention_.bursts.any()) [[unlikely]]
         attention_.bursts.on_progress(clock());
     if (attention_.empty_polls >= Attention::kRestless && rests()) return 0;
     attention_.turn = config().turn;
-    unsigned count = 0;
-    if (attention_.hot != nullptr && attention_.is_answer_due && hot_polls_ > 0) {
-        --hot_polls_;
-        count = attention_.hot->receive(attention_.turn);
-    } else {
-        hot_polls_ = kHotPolls;
-        count = poll();
-    }
-    if (count > 0) {
-        be_alert();
-    } else if (attention_.empty_polls < Attention::kRestless) {
-        ++attention_.empty_polls;
-    }
+    unsigned count = look();
     if (events_.has_timers() || listener_.has_timers()) [[unlikely]]
         run_timers();
     if (events_.is_check_due()) [[unlikely]]

@@ -15,12 +15,13 @@ namespace uct::tcp {
 // interface.
 //
 // All sockets are in one epoll set, which is also the event descriptor. While an answer is due, the
-// connection that brought the last message is read directly, for a number of progress calls, before
-// the set is asked again: that saves a system call on the way of each message. Otherwise the set is
-// asked alone, as reading takes the socket's lock: who is sent many messages would hold up their
-// sender, and who is sent long ones would acknowledge them before it reads them. An interface on
-// which nothing happens costs its worker's other transports next to nothing: it looks ever so often
-// only.
+// connection that brought the last message is read directly, a number of times before the set is
+// asked again: that saves a system call on the way of each message. Such looks keep a distance:
+// each takes the socket's lock, and its memory from the processor that carries the answer there.
+// Otherwise the set is asked alone, as reading takes the lock: who is sent many messages would hold
+// up their sender, and who is sent long ones would acknowledge them before it reads them. An
+// interface on which nothing happens costs its worker's other transports next to nothing: it looks
+// ever so often only.
 //
 // Connections, associations and handshakes are freed at the end of progress() only, so that
 // completions and handlers may do what they like.
@@ -47,7 +48,8 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     unsigned progress() override;
     void look_soon() override {
         be_alert();
-        hot_polls_ = 0;
+        hot_looks_ = 0;
+        next_look_ = {};
     }
     ucs_status_t flush(Completion* completion) override { return associations_.flush(completion); }
     ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
@@ -89,8 +91,12 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     size_t handshakes() const { return listener_.handshakes(); }
 
   private:
-    // Progress calls that read the hot connection alone, between two looks at the whole set.
-    static constexpr unsigned kHotPolls = 4;
+    // Looks at the hot connection alone, between two looks at the whole set.
+    static constexpr unsigned kHotLooks = 2;
+    // From a look for an answer that found nothing to the next.
+    static constexpr ucs::Duration kLookSpacing = std::chrono::nanoseconds(500);
+    // And one in so many calls looks whatever the clock says: a simulation's may stand still.
+    static constexpr unsigned kMostCallsWithoutLook = 16;
     // How long it rests between looks, with connections and without.
     static constexpr ucs::Duration kRest = std::chrono::microseconds(10);
     static constexpr ucs::Duration kLongRest = std::chrono::microseconds(100);
@@ -104,6 +110,7 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
                  const InterfaceParams& params);
     void fill_attributes();
     unsigned poll();
+    unsigned look();
     void be_alert() { attention_.empty_polls = 0; }
     bool rests();
     void run_timers();
@@ -115,7 +122,9 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     Attention attention_;
     TcpListener listener_;
     AssociationTable associations_;
-    unsigned hot_polls_ = 0;
+    unsigned hot_looks_ = 0;
+    unsigned calls_without_look_ = 0;
+    ucs::Time next_look_{};
     unsigned rest_calls_ = 0;
     ucs::Time next_poll_{};
 };

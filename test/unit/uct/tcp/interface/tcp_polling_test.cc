@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Which system calls progress makes, and for how many bytes: while an answer is due it reads the
-// connection that brought the last message; else, and if that message was long, it asks epoll
-// alone.
+// Which system calls progress makes, when, and for how many bytes: while an answer is due it reads
+// the connection that brought the last message, with some time between two looks; else, and if
+// that message was long, it asks epoll alone.
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -69,12 +69,21 @@ class TcpPolling : public testing::Test {
         }
         ASSERT_EQ(world_.peer(peer).received.size(), wanted);
     }
-    // @return how many of ten looks of peer 0, which find nothing, read the connection
+    // @return how many of nine looks of peer 0, which find nothing, read the connection
     unsigned direct_looks() {
         reads = questions = 0;
-        for (int i = 0; i < 10; ++i) EXPECT_EQ(world_.peer(0).interface->progress(), 0u);
-        EXPECT_EQ(reads + questions, 10u);
+        for (int i = 0; i < 9; ++i) {
+            world_.clock.advance(std::chrono::microseconds(1));
+            EXPECT_EQ(world_.peer(0).interface->progress(), 0u);
+        }
+        EXPECT_EQ(reads + questions, 9u);
         return reads;
+    }
+    // @return how often so many calls of peer 0 look, while the clock stands still
+    unsigned looks_of(unsigned calls) {
+        reads = questions = 0;
+        for (unsigned i = 0; i < calls; ++i) EXPECT_EQ(world_.peer(0).interface->progress(), 0u);
+        return reads + questions;
     }
 
     TcpWorld world_;
@@ -87,9 +96,9 @@ TEST_F(TcpPolling, WhoHasNothingToExpectAsksEpollAlone) {
     EXPECT_EQ(direct_looks(), 0u);
 }
 
-TEST_F(TcpPolling, WhoExpectsAnAnswerReadsAndAsksEpollEveryFifthTime) {
+TEST_F(TcpPolling, WhoExpectsAnAnswerReadsAndAsksEpollEveryThirdTime) {
     say(there_, 8);
-    EXPECT_EQ(direct_looks(), 8u);
+    EXPECT_EQ(direct_looks(), 6u);
     hear(1, 1);
     say(back_, 8);
     hear(0, 1);
@@ -108,7 +117,32 @@ TEST_F(TcpPolling, WhoseLastAnswerWasLongAsksEpoll) {
     say(back_, 8);
     hear(0, 1);
     say(there_, 8);
-    EXPECT_EQ(direct_looks(), 8u);
+    EXPECT_EQ(direct_looks(), 6u);
+}
+
+// Each look would take the socket from the processor that carries the answer to it.
+TEST_F(TcpPolling, WhoExpectsAnAnswerLeavesTimeBetweenLooks) {
+    say(there_, 8);
+    EXPECT_EQ(looks_of(1), 1u);
+    EXPECT_EQ(looks_of(10), 0u);
+    world_.clock.advance(std::chrono::nanoseconds(400));
+    EXPECT_EQ(looks_of(1), 0u);
+    world_.clock.advance(std::chrono::nanoseconds(100));
+    EXPECT_EQ(looks_of(2), 1u);
+    // A clock that stands still does not stop it.
+    EXPECT_EQ(looks_of(64), 4u);
+    world_.peer(0).interface->look_soon();
+    EXPECT_EQ(looks_of(2), 1u);
+}
+
+TEST_F(TcpPolling, WhatComesIsReadWithoutDelay) {
+    say(there_, 8);
+    EXPECT_EQ(looks_of(2), 1u);
+    hear(1, 1);
+    say(back_, 8);
+    hear(0, 1);
+    // No answer is due any more.
+    EXPECT_EQ(looks_of(3), 3u);
 }
 
 // Of 32 MiB in 32 puts or gets, and as much the other way.
