@@ -75,9 +75,7 @@ class SelfInterface final : public Interface {
     using Queue = boost::intrusive::slist<SelfMessage, boost::intrusive::cache_last<true>,
                                           boost::intrusive::constant_time_size<false>>;
 
-    bool is_idle() const {
-        return queue_.empty() && pending_.empty() && !copies_.wants_progress();
-    }
+    bool is_idle() const { return queue_.empty() && pending_.empty() && !copies_.wants_progress(); }
     unsigned deliver_all();
 
     InterfaceParams params_;

@@ -128,8 +128,8 @@ TEST(Placement, OfPagesThatASenderTouchesFirstIsTheReceiversNode) {
     }).join();
 }
 
-// Of pages that nobody had touched, a sender that writes a slot and the receiver that looks at it would
-// wait for each other in the kernel.
+// Of pages that nobody had touched, a sender that writes a slot and the receiver that looks at it
+// would wait for each other in the kernel.
 TEST(Placement, SlotsHavePagesBeforeTheFirstMessage) {
     for (const Inbox::Size& size : {kOneSender, kManySenders}) {
         std::unique_ptr<Inbox> inbox;
