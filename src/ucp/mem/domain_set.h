@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -126,7 +127,7 @@ class DomainSet {
     std::recursive_mutex mutex_;
     AccessTable regions_;
     std::unique_ptr<RegistrationCache> registrations_;
-    ucs::Time next_look_{};  // for what was freed
+    std::atomic<ucs::Time> next_look_{};  // for what was freed
     MemoryEvents memory_events_;
 };
 

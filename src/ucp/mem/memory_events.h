@@ -16,7 +16,7 @@ namespace ucp {
 // is one comparison of the number of pushes, and the ranges are found by looking at all places, so
 // that a thread that stands still in the middle of a push holds up nobody.
 //
-// Thread rule: push() is called by any thread, is_empty() and take() by one at a time.
+// Thread rule: push() and is_empty() are called by any thread, take() by one at a time.
 class Invalidations {
   public:
     static constexpr uintptr_t kEnd = UINTPTR_MAX;
@@ -28,12 +28,14 @@ class Invalidations {
     }
     void push_all() { push(0, kEnd); }
 
-    bool is_empty() const { return pushed_.load(std::memory_order_acquire) == taken_; }
+    bool is_empty() const {
+        return pushed_.load(std::memory_order_acquire) == taken_.load(std::memory_order_relaxed);
+    }
 
     // function(begin, end) for each range.
     template <typename Function>
     void take(Function&& function) {
-        taken_ = pushed_.load(std::memory_order_acquire);
+        taken_.store(pushed_.load(std::memory_order_acquire), std::memory_order_relaxed);
         if (overflow_.exchange(false, std::memory_order_acq_rel)) function(uintptr_t{0}, kEnd);
         for (Slot& slot : slots_) {
             if (slot.state.load(std::memory_order_acquire) != State::kFull) continue;
@@ -68,7 +70,7 @@ class Invalidations {
     std::array<Slot, 64> slots_{};
     std::atomic<bool> overflow_{false};
     std::atomic<uint64_t> pushed_{0};
-    uint64_t taken_ = 0;
+    std::atomic<uint64_t> taken_{0};
 };
 
 // Sees to it that invalidations hear of all memory that goes, and of forks: from libucm, if that is

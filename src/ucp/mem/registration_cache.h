@@ -92,9 +92,11 @@ class RegistrationCache {
 
     // Deregisters what was unmapped meanwhile and has no user; next to nothing if none was.
     void collect() {
-        if (!invalidations_.is_empty()) [[unlikely]]
+        if (has_invalidations()) [[unlikely]]
             take_invalidations();
     }
+    // Is there anything to collect()? Any thread may ask, without the lock.
+    bool has_invalidations() const { return !invalidations_.is_empty(); }
 
     // Deregisters memory of devices that has been freed and has no user. Asks for a few regions,
     // the next time for others.

@@ -167,6 +167,7 @@ unsigned SelfInterface::deliver_all() {
                                      [](PendingQueue::Group&) { return false; },
                                      [&] { return has_room(); });
     }
+    interest_.set_mark(!is_idle());
     // Nothing wakes a program that sleeps while copies go on: there is something to do yet.
     return copies_.empty() && !has_more ? count : count + 1;
 }

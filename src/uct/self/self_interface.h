@@ -42,9 +42,9 @@ class SelfInterface final : public Interface {
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override {
-        const bool is_idle = queue_.empty() && pending_.empty() && !copies_.wants_progress();
-        interest_.set_mark(!is_idle);
-        return is_idle ? 0 : deliver_all();
+        if (!is_idle()) return deliver_all();
+        interest_.set_mark(false);
+        return 0;
     }
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
     bool is_flushed() const override { return copies_.is_idle(); }
@@ -75,6 +75,7 @@ class SelfInterface final : public Interface {
     using Queue = boost::intrusive::slist<SelfMessage, boost::intrusive::cache_last<true>,
                                           boost::intrusive::constant_time_size<false>>;
 
+    bool is_idle() const { return queue_.empty() && pending_.empty() && !copies_.wants_progress(); }
     unsigned deliver_all();
 
     InterfaceParams params_;

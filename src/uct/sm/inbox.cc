@@ -9,6 +9,12 @@
 #include "uct/sm/placement.h"
 
 namespace uct::sm {
+namespace {
+
+// Of a queue that the user has made longer the first lap finds the pages behind these.
+constexpr size_t kMostTouched = 64 * 1024;
+
+}  // namespace
 
 ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
     QueueLayout layout{size.slots, size.buffers, size.buffer_size, size.senders};
@@ -33,7 +39,10 @@ Inbox::Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout)
           reinterpret_cast<std::atomic<uint32_t>*>(segment->base() + layout.buffer_table())),
       senders_(reinterpret_cast<SenderRecord*>(segment->base() + layout.sender_table())),
       segment_(std::move(segment)) {
-    // The other parts of fresh shared memory are zero, which is what they begin with.
+    // The other parts of fresh shared memory are zero, which is what they begin with. The receiver
+    // looks at a slot when its sender writes it.
+    touch_pages(reinterpret_cast<std::byte*>(slots_),
+                std::min(layout.slots * sizeof(Slot), kMostTouched));
     const Process self = Process::self();
     header_->magic = QueueHeader::kMagic;
     header_->version = QueueHeader::kVersion;

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "ucs/log/log.h"
+#include "ucs/memory/pages.h"
 
 namespace uct::sm {
 namespace {
@@ -54,6 +55,12 @@ bool place_near_caller(std::byte* base, size_t size) {
         return true;
     ucs::log_debug("shared memory cannot be put on node {}: {}", node, std::strerror(errno));
     return false;
+}
+
+void touch_pages(std::byte* base, size_t size) {
+    const size_t page = ucs::page_size();
+    for (size_t at = 0; at < size; at += page - (reinterpret_cast<uintptr_t>(base) + at) % page)
+        *const_cast<volatile std::byte*>(base + at) = std::byte{0};
 }
 
 void ask_for_huge_pages(std::byte* base, size_t size) {

@@ -14,6 +14,10 @@ unsigned memory_nodes();
 // @return false: the system refuses; each page comes from the node of who touches it first
 bool place_near_caller(std::byte* base, size_t size);
 
+// All of these pages are there when it returns. One that two processes touch first at once costs
+// both tens of microseconds, as they wait for each other in the kernel.
+void touch_pages(std::byte* base, size_t size);
+
 // Pages that this mapping touches may be huge ones, if the system gives such to who asks for them.
 // No effect on what holds no whole one, nor where the system has none.
 void ask_for_huge_pages(std::byte* base, size_t size);

@@ -4,6 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
+
 #include "ucm/api/ucm.h"
 #include "ucp/mem/memory.h"
 #include "unit/ucp/proto/cluster.h"
@@ -201,6 +205,26 @@ TEST_F(CachedMemory, WhatAPeerMayWriteIsNeverKept) {
     EXPECT_NE(unwrap(mapped).handle(0), nullptr);
     EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 0u);
     unmap(cluster, mapped);
+}
+
+// Workers of several threads share the context: each would wait for all others at one in some ten
+// looks.
+TEST_F(CachedMemory, WhatIsCollectedWithoutNeedTakesNoLock) {
+    DomainSet domains;
+    domains.set_options({.is_shared = true});
+    ASSERT_TRUE(domains.open_cache({.regions = 8, .bytes = 1 << 20}, true));
+    std::promise<void> is_locked, is_done;
+    std::thread other([&] {
+        const DomainLock lock(domains);
+        domains.collect(ucs::Time{});  // for memory that devices have freed: seldom
+        is_locked.set_value();
+        EXPECT_EQ(is_done.get_future().wait_for(std::chrono::seconds(10)),
+                  std::future_status::ready);
+    });
+    is_locked.get_future().wait();
+    domains.collect(ucs::Time{});
+    is_done.set_value();
+    other.join();
 }
 
 }  // namespace

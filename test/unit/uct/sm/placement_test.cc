@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "ucs/memory/pages.h"
 #include "uct/sm/inbox.h"
 #include "uct/sm/segment.h"
 #include "uct/sm/sm_domain.h"
@@ -124,6 +126,23 @@ TEST(Placement, OfPagesThatASenderTouchesFirstIsTheReceiversNode) {
             ASSERT_EQ(where, static_cast<int>(node)) << at;
         }
     }).join();
+}
+
+// Of pages that nobody had touched, a sender that writes a slot and the receiver that looks at it
+// would wait for each other in the kernel.
+TEST(Placement, SlotsHavePagesBeforeTheFirstMessage) {
+    for (const Inbox::Size& size : {kOneSender, kManySenders}) {
+        std::unique_ptr<Inbox> inbox;
+        ASSERT_EQ(Inbox::create(size, &inbox), UCS_OK);
+        MappedMemory other;
+        ASSERT_EQ(attach_segment(inbox->name(), &other), UCS_OK);
+        std::vector<unsigned char> pages(other.size() / ucs::page_size());
+        ASSERT_EQ(mincore(other.base(), pages.size() * ucs::page_size(), pages.data()), 0);
+        const QueueLayout layout{size.slots, size.buffers, size.buffer_size, size.senders};
+        for (size_t at = layout.slot_table(); at < layout.buffer_area(); at += sizeof(Slot))
+            ASSERT_EQ(pages[at / ucs::page_size()] & 1, 1) << at;
+        EXPECT_EQ(pages.back() & 1, 0) << "long messages, which many pairs never send";
+    }
 }
 
 // Lines of /proc/self/numa_maps of our segments that have a policy.
