@@ -209,21 +209,9 @@ uct::MemoryHandle* Memory::register_with(unsigned domain) const {
     return handle;
 }
 
-bool Memory::may_register(const uct::MemoryDomain& domain) const {
-    const uct::MemoryDomainAttributes& attributes = domain.attributes();
-    return attributes.can_register &&
-           (type_ == UCS_MEMORY_TYPE_HOST || (attributes.device_types & UCS_BIT(type_)) != 0);
-}
-
-ucs_status_t Memory::call_register(uct::MemoryDomain& domain, uct::MemoryHandle** handle) const {
-    return type_ == UCS_MEMORY_TYPE_HOST
-               ? domain.register_memory(address_, length_, rights(), handle)
-               : domain.register_device_memory(address_, length_, rights(), handle);
-}
-
 uct::MemoryHandle* Memory::register_alone(unsigned domain) const {
-    uct::MemoryDomain& memory = *domains_[domain].memory;
-    if (!may_register(memory)) return nullptr;
+    const Domain& taker = domains_[domain];
+    if (!taker.takes(type_)) return nullptr;
     const bool is_first = handles_.empty() && first_handle_ == nullptr;
     if (handles_.empty() && !is_first) {
         try {
@@ -233,7 +221,8 @@ uct::MemoryHandle* Memory::register_alone(unsigned domain) const {
         }
     }
     uct::MemoryHandle* handle = nullptr;
-    if (call_register(memory, &handle) != UCS_OK) return nullptr;
+    if (taker.register_memory(address_, length_, type_, rights(), &handle) != UCS_OK)
+        return nullptr;
     if (!is_first) return handles_[domain] = handle;
     first_domain_ = domain;
     return first_handle_ = handle;

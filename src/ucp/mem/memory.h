@@ -91,8 +91,6 @@ class Memory {
     ucs_status_t register_everywhere(RegistrationCache* cache);
     uct::MemoryHandle* register_with(unsigned domain) const;
     uct::MemoryHandle* register_alone(unsigned domain) const;
-    bool may_register(const uct::MemoryDomain& domain) const;
-    ucs_status_t call_register(uct::MemoryDomain& domain, uct::MemoryHandle** handle) const;
     bool may_be_cached(unsigned domain) const;
     void release();
 

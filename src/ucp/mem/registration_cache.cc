@@ -110,17 +110,11 @@ uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned doma
                                              uct::PeerRights rights) {
     if (uct::MemoryHandle* const known = region.find(domain, rights); known != nullptr) [[likely]]
         return known;
-    uct::MemoryDomain& memory = *domains_[domain].memory;
-    const uct::MemoryDomainAttributes& attributes = memory.attributes();
-    if (!attributes.can_register ||
-        (region.device != nullptr && (attributes.device_types & UCS_BIT(region.type)) == 0))
-        return nullptr;
+    if (!domains_[domain].takes(region.type)) return nullptr;
     uct::MemoryHandle* handle = nullptr;
     auto* const start = reinterpret_cast<void*>(region.begin);
     const auto make_handle = [&] {
-        return region.device != nullptr
-                   ? memory.register_device_memory(start, region.size(), rights, &handle)
-                   : memory.register_memory(start, region.size(), rights, &handle);
+        return domains_[domain].register_memory(start, region.size(), region.type, rights, &handle);
     };
     Trace* const trace = Trace::active();
     const ucs::Time began = trace != nullptr ? Trace::now() : ucs::Time();
