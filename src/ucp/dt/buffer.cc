@@ -49,9 +49,7 @@ ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memo
         const ucs_status_t status = check_declared(declared, last);
         if (status != UCS_OK) return status;
         if (last.owner == nullptr) continue;
-        const ucs_status_t opened = last.owner->open_copy(pieces, copy);
-        if (opened == UCS_OK && pieces.size() == 1) (*copy)->memory = last;
-        return opened;
+        return last.owner->open_copy(pieces, &last, copy);
     }
     return is_empty ? UCS_OK : check_declared(declared, last);
 }

@@ -64,10 +64,9 @@ void MemoryDetectors::prepare() {
     }
 }
 
-bool MemoryDetectors::export_memory(const void* address, size_t length, uint64_t allocation,
-                                    MemoryExport& description) {
+bool MemoryDetectors::export_memory(const void* address, size_t length, MemoryExport& description) {
     for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
-        if (detector->export_memory(address, length, allocation, description)) return true;
+        if (detector->export_memory(address, length, description)) return true;
     }
     return false;
 }

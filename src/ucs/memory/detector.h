@@ -21,7 +21,6 @@ struct MemoryInfo {
     const void* base = nullptr;
     size_t length = 0;
     int device = -1;
-    void* context = nullptr;  // the detector's
     // The number of the allocation, which the detector gives to no other; 0: not known.
     uint64_t allocation = 0;
     // Who knows how to copy it; null for host memory.
@@ -47,8 +46,8 @@ class StagedCopy {
     // Ends the copy early: drops what the device was not given yet, and waits for what it was.
     virtual void abandon() = 0;
 
-    // Of a buffer in one piece: what it was found to be, which holds as long as the operation that
-    // it was handed over for; host memory: not known.
+    // Of a buffer in one piece: what it was found to be, which holds until the copy is ended, for
+    // the program may not free what an operation works on; host memory: not known.
     MemoryInfo memory;
 
   protected:
@@ -143,13 +142,13 @@ class MemoryDetector : public RegistryEntry {
     }
     // Some of the pieces is this detector's memory. A list of several stays valid until the copy is
     // finished, that of a single one for this call.
-    virtual ucs_status_t open_copy(std::span<const MemoryPiece> pieces, StagedCopy** copy) {
+    // @param known  of a single piece what detect() said; or null
+    virtual ucs_status_t open_copy(std::span<const MemoryPiece> pieces, const MemoryInfo* known,
+                                   StagedCopy** copy) {
         return UCS_ERR_UNSUPPORTED;
     }
     // Describe memory to other processes. False: it cannot be, or this is not its kind.
-    // @param allocation  its number, if it is known
-    virtual bool export_memory(const void* address, size_t length, uint64_t allocation,
-                               MemoryExport& description) {
+    virtual bool export_memory(const void* address, size_t length, MemoryExport& description) {
         return false;
     }
     // May there be dma-bufs of this kind of memory?
@@ -163,15 +162,14 @@ class MemoryDetector : public RegistryEntry {
     // UCS_ERR_NO_RESOURCE: this process has no way to that memory yet; one is opened aside, for
     // later copies. UCS_ERR_UNSUPPORTED: there is none. UCS_ERR_INVALID_PARAM: the description is
     // not sound. UCS_ERR_BUSY: there is a way, but what it takes is in use by other copies.
-    // @param known  what detect() said of the memory here; or null
     virtual ucs_status_t fetch(const MemoryExport& from, void* to, size_t length,
-                               const MemoryInfo* known, AsyncCopy** copy) {
+                               AsyncCopy** copy) {
         return UCS_ERR_UNSUPPORTED;
     }
     // The same the other way: copy into the described memory out of host memory or memory of this
     // detector's.
     virtual ucs_status_t store(const MemoryExport& to, const void* from, size_t length,
-                               const MemoryInfo* known, AsyncCopy** copy) {
+                               AsyncCopy** copy) {
         return UCS_ERR_UNSUPPORTED;
     }
     // Begin to copy the first pieces of a list, as many as go together (`begun`), into described
@@ -227,8 +225,7 @@ class MemoryDetectors {
     static bool is_in_use();
     static void prepare();
     // As MemoryDetector::export_memory(), of whoever can.
-    static bool export_memory(const void* address, size_t length, uint64_t allocation,
-                              MemoryExport& description);
+    static bool export_memory(const void* address, size_t length, MemoryExport& description);
     // As MemoryDetector::insert_stop(), of whoever is in use and can.
     static ucs_status_t insert_stop(void* stream, bool may_be_captured, StreamStop* stop);
     // The detector that can allocate this type; null: none.

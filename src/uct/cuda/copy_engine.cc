@@ -73,7 +73,7 @@ bool CopyContext::make_events(Lane& lane) {
 }
 
 bool CopyContext::is_alive() {
-    if (error_.load(std::memory_order_relaxed) != UCS_OK) return false;
+    if (!works()) return false;
     if (driver_.is_alive(handle_, id_)) return true;
     int none = UCS_OK;  // the program destroyed it: not to be asked again
     error_.compare_exchange_strong(none, UCS_ERR_CANCELED);
@@ -272,20 +272,28 @@ CopyContext* CopyEngine::find_for_device(abi::Device device) {
 
 namespace {
 
-// What this thread has looked up last, of a context's memory. The driver gives the number of an
-// allocation to no other one, so to ask for that is enough to know that it still holds; the whole
-// takes several times as long.
+// What this thread has looked up last, of a context's memory. It still holds if an operation works
+// on the allocation, or the driver, which gives an allocation's number to no other one, says so.
 class LookedUp {
   public:
-    CopyEngine::Found* find(const Driver& driver, abi::DevicePointer address) {
+    const CopyEngine::Found* find(const Driver& driver, const HeldAllocations& held,
+                                  abi::DevicePointer address) {
         for (CopyEngine::Found& entry : entries_) {
             if (address - entry.base >= entry.length) continue;
             unsigned long long number = 0;
-            if (driver.ask(abi::kPointerBufferId, address, &number) && number == entry.number)
+            if (held.is_held(entry.number) ||
+                (driver.ask(abi::kPointerBufferId, address, &number) && number == entry.number))
                 return &entry;
             entry = {};
         }
         return nullptr;
+    }
+    // Only if an operation works on it.
+    const CopyEngine::Found* find_held(const HeldAllocations& held, abi::DevicePointer address) {
+        const auto known = std::ranges::find_if(entries_, [&](const CopyEngine::Found& entry) {
+            return address - entry.base < entry.length && held.is_held(entry.number);
+        });
+        return known == std::end(entries_) ? nullptr : known;
     }
     void keep(const CopyEngine::Found& found) {
         entries_[next_] = found;
@@ -297,11 +305,20 @@ class LookedUp {
     unsigned next_ = 0;
 };
 
+thread_local LookedUp looked_up;
+
 }  // namespace
 
+uint64_t CopyEngine::number_at(const void* address) const {
+    const Found* const known = looked_up.find_held(held_, device_pointer(address));
+    if (known != nullptr) return known->number;
+    unsigned long long number = 0;
+    return driver_.ask(abi::kPointerBufferId, device_pointer(address), &number) ? number : 0;
+}
+
 CopyEngine::Found CopyEngine::look_up(const void* address) const {
-    thread_local LookedUp looked_up;
-    if (const Found* const known = looked_up.find(driver_, device_pointer(address))) return *known;
+    if (const Found* const known = looked_up.find(driver_, held_, device_pointer(address)))
+        return *known;
     Found found;
     unsigned type = 0;
     unsigned is_managed = 0;
@@ -325,10 +342,19 @@ CopyEngine::Found CopyEngine::look_up(const void* address) const {
 }
 
 CopyContext* CopyEngine::context_of(const Found& found) {
+    // That of the allocation that this thread asked for last, as long as nothing fails in it.
+    thread_local struct {
+        uint64_t allocation = 0;
+        CopyContext* context = nullptr;
+    } last;
     if (found.device < 0) return nullptr;
+    if (found.number != 0 && found.number == last.allocation && last.context->works())
+        return last.context;
     std::lock_guard lock(mutex_);
-    return found.context != nullptr ? find(found.context, found.device)
-                                    : find_for_device(found.device);
+    CopyContext* const context = found.context != nullptr ? find(found.context, found.device)
+                                                          : find_for_device(found.device);
+    if (context != nullptr && found.number != 0) last = {found.number, context};
+    return context;
 }
 
 CopyContext* CopyEngine::context_near(const char (&device)[16]) {

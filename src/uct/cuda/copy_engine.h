@@ -11,6 +11,7 @@
 
 #include "ucs/memory/memory_type.h"
 #include "uct/cuda/driver.h"
+#include "uct/cuda/held_allocations.h"
 #include "uct/cuda/kernels.h"
 #include "uct/cuda/resident.h"
 
@@ -40,6 +41,8 @@ class CopyContext {
     abi::Device device() const { return device_; }
     // Is this still the context that the handle stood for, and does it still work?
     bool is_alive();
+    // Nothing has failed in it so far.
+    bool works() const { return error_.load(std::memory_order_relaxed) == UCS_OK; }
 
     // Begin to copy; addresses of pinned or pageable host memory, or of devices.
     ucs_status_t begin(Direction direction, void* to, const void* from, size_t length,
@@ -132,6 +135,10 @@ class CopyEngine {
     };
     // What the driver knows of an address; pinned and registered memory is the host's.
     Found look_up(const void* address) const;
+    // The number of the allocation there; 0: none.
+    uint64_t number_at(const void* address) const;
+    // What operations work on: look_up() asks no driver for that.
+    HeldAllocations& held() { return held_; }
     // Where to copy such memory; null: no context is known that reaches it.
     CopyContext* context_of(const Found& found);
     // A context of the device of that name, else of any; null: there is none so far.
@@ -161,6 +168,7 @@ class CopyEngine {
     CopyContext* find_for_device(abi::Device device);
 
     const Driver& driver_;
+    HeldAllocations held_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<CopyContext>> contexts_;
     std::vector<std::unique_ptr<CopyContext>> lost_;  // tickets may name them

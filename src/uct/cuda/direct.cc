@@ -171,17 +171,18 @@ void DirectCopy::wait_for_windows() {
 
 void DirectCopy::close(StagingPool& staging) {
     if (list_ != nullptr) staging.put(list_);
-    for (Window& window : windows_) {
-        if (window.chunk != nullptr) staging.put(window.chunk);
-        window = {};
-    }
-    plan_ = {};
-    state_ = State::kWaiting;
-    status_ = UCS_OK;
-    behind_ = {};
     list_ = nullptr;
-    polls_ = turn_ = 0;
-    begun_ = delivered_ = 0;
+    if (state_.load(std::memory_order_relaxed) == State::kInWindows) {
+        for (Window& window : windows_) {
+            if (window.chunk != nullptr) staging.put(window.chunk);
+            window = {};
+        }
+        turn_ = 0;
+        begun_ = delivered_ = 0;
+    }
+    state_.store(State::kWaiting, std::memory_order_relaxed);
+    behind_ = {};
+    polls_ = 0;
 }
 
 // --- where, and in which context ---
@@ -194,21 +195,10 @@ CopyContext* DirectCopies::context_for(const ucs::MemoryExport& described,
     return engine_.context_near(described.device);
 }
 
-CopyEngine::Found DirectCopies::look_up(const std::byte* here, const ucs::MemoryInfo* known) const {
-    if (known == nullptr || known->allocation == 0) return engine_.look_up(here);
-    return {.type = known->type,
-            .context = static_cast<abi::Context>(known->context),
-            .device = known->device,
-            .base = reinterpret_cast<uintptr_t>(known->base),
-            .length = known->length,
-            .number = known->allocation};
-}
-
 ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
-                                 const ucs::MemoryInfo* known, Access access,
-                                 ucs::AsyncCopy** copy) {
+                                 Access access, ucs::AsyncCopy** copy) {
     if (!Places::is_sound(described, length)) return UCS_ERR_INVALID_PARAM;
-    const CopyEngine::Found found = look_up(here, known);
+    const CopyEngine::Found found = engine_.look_up(here);
     const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
     if (!is_host && length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
         return UCS_ERR_UNSUPPORTED;
@@ -217,21 +207,19 @@ ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* 
     Place place;
     ucs_status_t status = places_.find(described, *context, &place);
     if (status != UCS_OK) return status;
-    DirectCopy* const made = take();
+    const bool is_fetch = access == Access::kFetch;
+    Direction direction = Direction::kWithin;
+    if (is_host) direction = is_fetch ? Direction::kToHost : Direction::kToDevice;
+    const bool is_in_windows = is_host && !engine_.is_pinned(here, length);
+    DirectCopy* const made =
+        take({context, place.mapping, direction, is_fetch ? here : place.address,
+              is_fetch ? place.address : here, length},
+             !is_in_windows);
     if (made == nullptr) {
         if (place.mapping != nullptr) mappings_.put(*place.mapping);
         return UCS_ERR_NO_MEMORY;
     }
-    Direction direction = Direction::kWithin;
-    if (is_host) direction = access == Access::kFetch ? Direction::kToHost : Direction::kToDevice;
-    made->open({context, place.mapping, direction, access == Access::kFetch ? here : place.address,
-                access == Access::kFetch ? place.address : here, length});
-    if (is_host && !engine_.is_pinned(here, length)) {
-        status = made->begin_in_windows(staging_);
-    } else {
-        std::lock_guard lock(mutex_);
-        wait(*made);
-    }
+    if (is_in_windows) status = made->begin_in_windows(staging_);
     if (status != UCS_OK) {
         put(*made);
         return status;
@@ -431,11 +419,18 @@ void DirectCopies::flush(CopyContext& context, Direction direction, DirectCopy::
     }
 }
 
-DirectCopy* DirectCopies::take() {
+DirectCopy* DirectCopies::take(const DirectCopy::Plan& plan, bool waits) {
     std::lock_guard lock(mutex_);
-    if (idle_.empty()) return new (std::nothrow) DirectCopy(*this);
-    DirectCopy* const copy = idle_.back().release();
-    idle_.pop_back();
+    DirectCopy* copy = nullptr;
+    if (idle_.empty()) {
+        copy = new (std::nothrow) DirectCopy(*this);
+        if (copy == nullptr) return nullptr;
+    } else {
+        copy = idle_.back().release();
+        idle_.pop_back();
+    }
+    copy->open(plan);
+    if (waits) wait(*copy);
     return copy;
 }
 

@@ -85,7 +85,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     ucs_status_t status_ = UCS_OK;
     uint32_t polls_ = 0;
     std::byte* list_ = nullptr;
-    Window windows_[kWindows];
+    Window windows_[kWindows];          // as they are above, unless it goes in windows
     unsigned turn_ = 0;                 // the window that ends next
     size_t begun_ = 0, delivered_ = 0;  // bytes, of which the device was told, and that are there
 };
@@ -103,14 +103,14 @@ class DirectCopies {
 
     // As ucs::MemoryDetector::fetch().
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                       const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
-        return begin(from, static_cast<std::byte*>(to), length, known, Access::kFetch, copy);
+                       ucs::AsyncCopy** copy) {
+        return begin(from, static_cast<std::byte*>(to), length, Access::kFetch, copy);
     }
     // As ucs::MemoryDetector::store().
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
-                       const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
+                       ucs::AsyncCopy** copy) {
         auto* const bytes = static_cast<std::byte*>(const_cast<void*>(from));
-        return begin(to, bytes, length, known, Access::kStore, copy);
+        return begin(to, bytes, length, Access::kStore, copy);
     }
 
     // As ucs::MemoryDetector::transfer().
@@ -155,18 +155,18 @@ class DirectCopies {
     Here find_here(const ucs::DevicePiece& piece);
     static size_t add_run(PieceCopy& copy, std::span<const ucs::DevicePiece> pieces,
                           const Here& here, const Place& place, uint64_t room, bool is_store);
-    CopyEngine::Found look_up(const std::byte* here, const ucs::MemoryInfo* known) const;
     ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
-                       const ucs::MemoryInfo* known, Access access, ucs::AsyncCopy** copy);
+                       Access access, ucs::AsyncCopy** copy);
     bool has_company(const CopyContext& context, Direction direction) const;
     // Between devices, one stream and the other in turn: what is in one begins while the end of
     // what is in the other is still under way.
     Direction stream_of(Direction direction);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
+    // A copy for the plan; null: there is no memory. @param waits  for flush()
+    DirectCopy* take(const DirectCopy::Plan& plan, bool waits);
     void wait(DirectCopy& copy);
     void hand_to(Resident& resident, const CopyContext& context, Direction direction);
     bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
-    DirectCopy* take();
 
     CopyEngine& engine_;
     StagingPool& staging_;

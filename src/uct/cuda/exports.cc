@@ -41,10 +41,9 @@ void narrow(const Driver& driver, abi::DevicePointer place, CopyEngine::Found& f
 
 }  // namespace
 
-bool Exports::describe(const void* address, size_t length, uint64_t allocation,
-                       ucs::MemoryExport& description) {
+bool Exports::describe(const void* address, size_t length, ucs::MemoryExport& description) {
     const auto place = reinterpret_cast<uintptr_t>(address);
-    const uint64_t buffer = allocation != 0 ? allocation : buffer_at(driver_, place);
+    const uint64_t buffer = engine_.number_at(address);
     if (buffer == 0) return false;
     std::lock_guard lock(mutex_);
     const auto known = known_.find(buffer);

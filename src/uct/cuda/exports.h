@@ -29,13 +29,12 @@ class Exports {
     // This process, in descriptions.
     uint64_t process() const { return process_; }
 
-    // Describe memory that the program has handed over, of the allocation with that number; 0: the
-    // driver is asked. Managed memory, and pools and virtual memory that were not made to be
-    // shared, have no handle, but are described too: the owner itself reaches them. Of an
-    // allocation that was described before the driver is asked nothing more.
+    // Describe memory that the program has handed over. Managed memory, and pools and virtual
+    // memory that were not made to be shared, have no handle, but are described too: the owner
+    // itself reaches them. Of an allocation that was described before the driver is asked for its
+    // number at most.
     // @return false: it does not lie in one allocation as a whole
-    bool describe(const void* address, size_t length, uint64_t allocation,
-                  ucs::MemoryExport& description);
+    bool describe(const void* address, size_t length, ucs::MemoryExport& description);
 
     // If the allocation has been freed, what stands for it is closed.
     void forget(uint64_t buffer);

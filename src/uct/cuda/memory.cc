@@ -36,7 +36,6 @@ bool CudaMemory::detect(const void* address, size_t length, ucs::MemoryInfo& inf
     info.base = reinterpret_cast<const void*>(found.base);
     info.length = found.length;
     info.device = found.device;
-    info.context = found.context;
     info.allocation = found.number;
     return true;
 }
@@ -98,7 +97,7 @@ ucs_status_t CudaMemory::copy(void* to, const void* from, size_t length) {
     if (!to_host && !from_host) return copy_within(target, to, from, length);
     const ucs::MemoryPiece piece{to_host ? const_cast<void*>(from) : to, length};
     ucs::StagedCopy* staged = nullptr;
-    ucs_status_t status = open_copy({&piece, 1}, &staged);
+    ucs_status_t status = open_copy({&piece, 1}, nullptr, &staged);
     if (status != UCS_OK) return status;
     status = to_host ? staged->read(0, to, length) : staged->write(0, from, length);
     const ucs_status_t end = staged->finish();
@@ -106,11 +105,11 @@ ucs_status_t CudaMemory::copy(void* to, const void* from, size_t length) {
 }
 
 ucs_status_t CudaMemory::open_copy(std::span<const ucs::MemoryPiece> pieces,
-                                   ucs::StagedCopy** copy) {
+                                   const ucs::MemoryInfo* known, ucs::StagedCopy** copy) {
     StagedTransfer* const transfer = staging_.take_transfer();
     if (transfer == nullptr) return UCS_ERR_NO_MEMORY;
     fill_late(pieces.front().address);
-    transfer->open(engine_, pieces);
+    transfer->open(engine_, pieces, known);
     *copy = transfer;
     return UCS_OK;
 }
@@ -124,9 +123,8 @@ void CudaMemory::fill_late(const void* address) {
     fill_staging(context != nullptr || owner == nullptr ? context : owner->handle());
 }
 
-bool CudaMemory::export_memory(const void* address, size_t length, uint64_t allocation,
-                               ucs::MemoryExport& description) {
-    return Config::get().direct && exports_.describe(address, length, allocation, description);
+bool CudaMemory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
+    return Config::get().direct && exports_.describe(address, length, description);
 }
 
 // Nobody knows before the program has started CUDA.
@@ -169,17 +167,17 @@ bool CudaMemory::is_freed(uint64_t buffer, uint64_t base) {
 }
 
 ucs_status_t CudaMemory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                               const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
+                               ucs::AsyncCopy** copy) {
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
     fill_late(to);
-    return direct_.fetch(from, to, length, known, copy);
+    return direct_.fetch(from, to, length, copy);
 }
 
 ucs_status_t CudaMemory::store(const ucs::MemoryExport& to, const void* from, size_t length,
-                               const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) {
+                               ucs::AsyncCopy** copy) {
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
     fill_late(from);
-    return direct_.store(to, from, length, known, copy);
+    return direct_.store(to, from, length, copy);
 }
 
 ucs_status_t CudaMemory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,

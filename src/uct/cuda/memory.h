@@ -26,16 +26,15 @@ class CudaMemory final : public ucs::MemoryDetector {
     bool is_in_use() const override { return engine_.driver().is_initialized(); }
     void prepare() override;
     ucs_status_t copy(void* to, const void* from, size_t length) override;
-    ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces,
+    ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces, const ucs::MemoryInfo* known,
                            ucs::StagedCopy** copy) override;
-    bool export_memory(const void* address, size_t length, uint64_t allocation,
-                       ucs::MemoryExport& description) override;
+    bool export_memory(const void* address, size_t length, ucs::MemoryExport& description) override;
     bool has_dma_bufs() const override;
     ucs_status_t export_dma_buf(const void* address, size_t length, ucs::DmaBuf* buffer) override;
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                       const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) override;
+                       ucs::AsyncCopy** copy) override;
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
-                       const ucs::MemoryInfo* known, ucs::AsyncCopy** copy) override;
+                       ucs::AsyncCopy** copy) override;
     ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
                           ucs::AsyncCopy** copy) override;
     bool is_freed(uint64_t buffer, uint64_t base) override;

@@ -79,13 +79,19 @@ void StagingPool::put_transfer(StagedTransfer* transfer) {
 
 // --- a transfer ---
 
-void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> pieces) {
+void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> pieces,
+                          const ucs::MemoryInfo* known) {
     engine_ = &engine;
     memory = {};
+    is_held_ = false;
     pieces_ = pieces;
     if (pieces.size() == 1) {
         only_ = pieces.front();
         pieces_ = {&only_, 1};
+        if (known != nullptr) {
+            memory = *known;
+            is_held_ = engine.held().hold(known->allocation);
+        }
     }
     total_ = 0;
     for (const ucs::MemoryPiece& piece : pieces_) total_ += piece.length;
@@ -295,7 +301,7 @@ ucs_status_t StagedTransfer::write(size_t offset, const void* from, size_t lengt
 }
 
 void StagedTransfer::release(Window& window) {
-    if (window.chunk != nullptr) pool_.put(window.chunk);
+    pool_.put(window.chunk);
     window = {};
 }
 
@@ -308,10 +314,12 @@ ucs_status_t StagedTransfer::finish() {
     (void)flush();
     ucs_status_t status = status_;
     for (Window& window : windows_) {
+        if (window.chunk == nullptr) continue;
         const ucs_status_t end = wait(window);
         if (status == UCS_OK) status = end;
         release(window);
     }
+    if (is_held_) engine_->held().release(memory.allocation);
     pool_.put_transfer(this);
     return status;
 }

@@ -54,7 +54,9 @@ class StagedTransfer final : public ucs::StagedCopy {
   public:
     explicit StagedTransfer(StagingPool& pool) : pool_(pool) {}
 
-    void open(CopyEngine& engine, std::span<const ucs::MemoryPiece> pieces);
+    // Arguments as ucs::MemoryDetector::open_copy().
+    void open(CopyEngine& engine, std::span<const ucs::MemoryPiece> pieces,
+              const ucs::MemoryInfo* known);
     ucs_status_t read(size_t offset, void* to, size_t length) override;
     ucs_status_t write(size_t offset, const void* from, size_t length) override;
     ucs_status_t finish() override;
@@ -67,9 +69,9 @@ class StagedTransfer final : public ucs::StagedCopy {
     static constexpr size_t kLeastList = 8;
 
     struct Window {
-        std::byte* chunk = nullptr;
-        std::byte* list = nullptr;  // a chunk that holds the pieces a kernel copies
-        size_t begin = 0, end = 0;  // of the sequence
+        std::byte* chunk = nullptr;  // null: it has never been used
+        std::byte* list = nullptr;   // a chunk that holds the pieces a kernel copies
+        size_t begin = 0, end = 0;   // of the sequence
         CopyContext::Ticket ticket;
     };
 
@@ -91,6 +93,7 @@ class StagedTransfer final : public ucs::StagedCopy {
 
     StagingPool& pool_;
     CopyEngine* engine_ = nullptr;
+    bool is_held_ = false;  // the allocation that the only piece lies in
     std::span<const ucs::MemoryPiece> pieces_;
     size_t total_ = 0;
     ucs::MemoryPiece only_{};

@@ -166,7 +166,7 @@ void serve_get(OneSided& owner, const EmulatedGet& get, Payload rest) {
     GetAnswer& part = request->emplace<GetAnswer>(&owner, get, uint64_t{0});
     if (ucs::MemoryDetector* const device = device_of(source, get.length); device != nullptr) {
         const ucs::MemoryPiece whole{source, get.length};
-        const ucs_status_t status = device->open_copy({&whole, 1}, &part.copy);
+        const ucs_status_t status = device->open_copy({&whole, 1}, nullptr, &part.copy);
         if (status != UCS_OK) {
             owner.requests.recycle(*request);
             answer(owner, get.from, get.request, status);

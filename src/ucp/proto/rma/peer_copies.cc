@@ -56,8 +56,8 @@ ucs_status_t PeerCopies::begin(Copy& copy) {
             : nullptr;
     // let_go() tells apart what goes by names.
     if (device == nullptr || access.region == 0) return UCS_ERR_UNSUPPORTED;
-    return is_put ? device->fetch(there, here, copy.access.length, nullptr, &copy.copy)
-                  : device->store(there, here, copy.access.length, nullptr, &copy.copy);
+    return is_put ? device->fetch(there, here, copy.access.length, &copy.copy)
+                  : device->store(there, here, copy.access.length, &copy.copy);
 }
 
 void PeerCopies::answer(const Ended& ended) {

@@ -273,11 +273,9 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     DirectPath& direct = rma.owner->direct;
     ucs::MemoryExport there = use_exported(*request.endpoint, *rma.remote);
     there.offset += rma.address - rma.remote->header().address;
-    const ucs::MemoryInfo* const known =
-        rma.device_copy != nullptr ? &rma.device_copy->memory : nullptr;
     const bool is_begun = rma.direction == Direction::kPut
-                              ? direct.store(request, there, rma.buffer, rma.length, known)
-                              : direct.fetch(request, there, rma.buffer, rma.length, known);
+                              ? direct.store(request, there, rma.buffer, rma.length)
+                              : direct.fetch(request, there, rma.buffer, rma.length);
     if (!is_begun) {
         // What nobody else can open its owner's devices reach.
         const bool is_asked = there.has_handle == 0 && rma.device_copy != nullptr &&

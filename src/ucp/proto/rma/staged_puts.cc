@@ -43,7 +43,7 @@ StagedPuts::Puts::iterator StagedPuts::open(ucs::MemoryDetector& device,
     // How long the put is its last message will say.
     const ucs::MemoryPiece piece{place_of(message.to), SIZE_MAX / 2};
     ucs::StagedCopy* copy = nullptr;
-    if (device.open_copy({&piece, 1}, &copy) != UCS_OK) return puts_.end();
+    if (device.open_copy({&piece, 1}, nullptr, &copy) != UCS_OK) return puts_.end();
     return puts_.insert(puts_.end(), {{message.from, message.request}, message.to, 0, copy});
 }
 

@@ -37,16 +37,14 @@ DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
 bool DirectPath::is_mapped(Endpoint& endpoint, const Buffer& buffer) {
     const std::span<std::byte> bytes = buffer.device_bytes();
     ucs::MemoryExport description;
-    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), buffer.memory().allocation,
-                                             description))
-        return false;
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), description)) return false;
     Peer& peer = note(description).peer(endpoint.remote_uuid());
     return peer.is_direct || std::has_single_bit(++peer.short_messages);
 }
 
-bool DirectPath::describe(Endpoint& endpoint, std::span<const std::byte> bytes, uint64_t allocation,
+bool DirectPath::describe(Endpoint& endpoint, std::span<const std::byte> bytes,
                           ucs::MemoryExport* description) {
-    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), allocation, *description))
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), *description))
         return false;
     (void)note(*description).peer(endpoint.remote_uuid());
     return true;
@@ -54,7 +52,7 @@ bool DirectPath::describe(Endpoint& endpoint, std::span<const std::byte> bytes, 
 
 bool DirectPath::describe_in_request(Endpoint& endpoint, std::span<const std::byte> bytes,
                                      ucs::MemoryExport* description) {
-    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), 0, *description) ||
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), *description) ||
         description->has_handle == 0)
         return false;
     Peer& peer = note(*description).peer(endpoint.remote_uuid());
@@ -100,19 +98,18 @@ bool DirectPath::add(Request& request, ucs::AsyncCopy* copy) {
     return true;
 }
 
-bool DirectPath::fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length,
-                       const ucs::MemoryInfo* known) {
+bool DirectPath::fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length) {
     ucs::MemoryDetector* const device = device_of(from.type);
     ucs::AsyncCopy* copy = nullptr;
-    return device != nullptr && device->fetch(from, to, length, known, &copy) == UCS_OK &&
+    return device != nullptr && device->fetch(from, to, length, &copy) == UCS_OK &&
            add(request, copy);
 }
 
 bool DirectPath::store(Request& request, const ucs::MemoryExport& to, const void* from,
-                       size_t length, const ucs::MemoryInfo* known) {
+                       size_t length) {
     ucs::MemoryDetector* const device = device_of(to.type);
     ucs::AsyncCopy* copy = nullptr;
-    return device != nullptr && device->store(to, from, length, known, &copy) == UCS_OK &&
+    return device != nullptr && device->store(to, from, length, &copy) == UCS_OK &&
            add(request, copy);
 }
 

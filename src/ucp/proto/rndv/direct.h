@@ -53,9 +53,8 @@ class DirectPath {
     // fourth and so on time, so that it comes to know of it.
     bool is_mapped(Endpoint& endpoint, const Buffer& buffer);
     // Describe device memory for the peer, who is told when it has been freed.
-    // @param allocation  its number, if it is known
     // @return false: it cannot be described
-    bool describe(Endpoint& endpoint, std::span<const std::byte> bytes, uint64_t allocation,
+    bool describe(Endpoint& endpoint, std::span<const std::byte> bytes,
                   ucs::MemoryExport* description);
     // Describe device memory in a request that the peer's devices copy from it or to it.
     // @return false: it cannot be described, or the peer does not reach it, as far as it is known:
@@ -75,12 +74,9 @@ class DirectPath {
     // --- who copies ---
 
     // Begin to copy described bytes to a request's buffer. @return false: there is no way now
-    // @param known  what the buffer was found to be; null: it is looked at anew
-    bool fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length,
-               const ucs::MemoryInfo* known = nullptr);
+    bool fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length);
     // The same from a request's buffer into described memory.
-    bool store(Request& request, const ucs::MemoryExport& to, const void* from, size_t length,
-               const ucs::MemoryInfo* known = nullptr);
+    bool store(Request& request, const ucs::MemoryExport& to, const void* from, size_t length);
     // Where a list for transfer() may be made; the next call's takes its place.
     std::span<ucs::DevicePiece> room_for(size_t pieces) {
         if (pieces_.size() < pieces) pieces_.resize(pieces);

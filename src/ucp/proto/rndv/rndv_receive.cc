@@ -267,7 +267,7 @@ bool describe_target(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     if (bytes.empty() || rndv.scheme == RndvScheme::kAm) return false;
     const LaneUse& use = endpoint.configuration().use(LaneRole::kMessages, UCS_MEMORY_TYPE_CUDA);
     return use.service == Service::kByDevices &&
-           rndv.direct.describe(endpoint, bytes.first(receive.wanted), 0, exported) &&
+           rndv.direct.describe(endpoint, bytes.first(receive.wanted), exported) &&
            exported->has_handle != 0;
 }
 

@@ -113,8 +113,7 @@ size_t pack_rts(void* destination, void* arg) {
     ucs::MemoryExport description;
     if (send.is_direct &&
         sizeof(rts) + sizeof(description) + send.header.length <= lane.attributes.am.max_bcopy &&
-        send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(),
-                                   send.buffer.memory().allocation, &description)) {
+        send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(), &description)) {
         std::memcpy(out, &description, sizeof(description));
         out += sizeof(description);
         rts.export_length = sizeof(description);

@@ -160,10 +160,10 @@ TEST_F(CudaResident, TakesLessTimeThanTheCopyEngine) {
         });
         const double alone = time_of([&] { copy(target.data(), source.data(), length); });
         ucs::MemoryExport description{};
-        ASSERT_TRUE(memory.export_memory(source.data(), length, 0, description));
+        ASSERT_TRUE(memory.export_memory(source.data(), length, description));
         const double all = time_of([&] {
             ucs::AsyncCopy* copy = nullptr;
-            ASSERT_EQ(memory.fetch(description, target.data(), length, nullptr, &copy), UCS_OK);
+            ASSERT_EQ(memory.fetch(description, target.data(), length, &copy), UCS_OK);
             while (copy->test() == UCS_INPROGRESS) {
             }
         });

@@ -31,7 +31,7 @@ class StagingTest : public ::testing::Test {
 
     ucs::StagedCopy& open(std::span<const ucs::MemoryPiece> pieces) {
         ucs::StagedCopy* copy = nullptr;
-        EXPECT_EQ(memory.open_copy(pieces, &copy), UCS_OK);
+        EXPECT_EQ(memory.open_copy(pieces, nullptr, &copy), UCS_OK);
         return *copy;
     }
 

@@ -40,13 +40,13 @@ class Device final : public ucs::MemoryDetector {
         std::memcpy(to, from, length);
         return UCS_OK;
     }
-    ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces,
+    ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces, const ucs::MemoryInfo*,
                            ucs::StagedCopy** copy) override {
         ++staged_open;
         *copy = new Staged(*this, static_cast<std::byte*>(pieces.front().address));
         return UCS_OK;
     }
-    bool export_memory(const void* address, size_t length, uint64_t,
+    bool export_memory(const void* address, size_t length,
                        ucs::MemoryExport& description) override {
         if (!holds(address, length)) return false;
         description = {};
@@ -60,11 +60,11 @@ class Device final : public ucs::MemoryDetector {
         return true;
     }
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                       const ucs::MemoryInfo*, ucs::AsyncCopy** copy) override {
+                       ucs::AsyncCopy** copy) override {
         return begin(static_cast<std::byte*>(to), memory.data() + from.offset, length, copy);
     }
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
-                       const ucs::MemoryInfo*, ucs::AsyncCopy** copy) override {
+                       ucs::AsyncCopy** copy) override {
         return begin(memory.data() + to.offset, static_cast<const std::byte*>(from), length, copy);
     }
 
@@ -452,7 +452,7 @@ TEST_P(PeerCopiesTest, BadRequestsAreDroppedOrRefused) {
     const uint64_t address = unwrap(key).header().address;
     const Bytes before = host;
     ucs::MemoryExport there;
-    ASSERT_TRUE(device.export_memory(device.memory.data(), kLength, 0, there));
+    ASSERT_TRUE(device.export_memory(device.memory.data(), kLength, there));
     const auto is_noticed = [&](uint64_t at, uint64_t length, uint8_t direction, uint32_t type) {
         ucs::LogCapture log;
         there.type = type;

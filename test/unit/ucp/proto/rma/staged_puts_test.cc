@@ -35,7 +35,8 @@ class Device final : public ucs::MemoryDetector {
         ++alone;
         return UCS_OK;
     }
-    ucs_status_t open_copy(std::span<const ucs::MemoryPiece>, ucs::StagedCopy** copy) override {
+    ucs_status_t open_copy(std::span<const ucs::MemoryPiece>, const ucs::MemoryInfo*,
+                           ucs::StagedCopy** copy) override {
         *copy = copies.emplace_back(std::make_unique<Copy>()).get();
         return UCS_OK;
     }

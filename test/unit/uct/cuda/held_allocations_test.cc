@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/cuda/held_allocations.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace uct::cuda {
+namespace {
+
+TEST(HeldAllocations, HoldsUntilTheLastOperationHasEnded) {
+    HeldAllocations held;
+    EXPECT_FALSE(held.is_held(7));
+    EXPECT_TRUE(held.hold(7));
+    EXPECT_TRUE(held.hold(7));
+    EXPECT_TRUE(held.is_held(7));
+    held.release(7);
+    EXPECT_TRUE(held.is_held(7));
+    held.release(7);
+    EXPECT_FALSE(held.is_held(7));
+}
+
+// Numbers that share a place are told apart, and the place is free again in the end.
+TEST(HeldAllocations, NeverTakesOneForAnother) {
+    HeldAllocations held;
+    constexpr uint64_t kFirst = 3;
+    unsigned refused = 0;
+    EXPECT_TRUE(held.hold(kFirst));
+    for (uint64_t other = kFirst + 1; other < kFirst + 1000; ++other) {
+        EXPECT_FALSE(held.is_held(other));
+        if (!held.hold(other)) {
+            ++refused;
+            EXPECT_FALSE(held.is_held(other));
+            continue;
+        }
+        EXPECT_TRUE(held.is_held(other));
+        held.release(other);
+        EXPECT_FALSE(held.is_held(other));
+    }
+    EXPECT_GT(refused, 0u);
+    EXPECT_TRUE(held.is_held(kFirst));
+    held.release(kFirst);
+    EXPECT_FALSE(held.is_held(kFirst));
+}
+
+TEST(HeldAllocations, HasNoPlaceForWhatHasNoNumberOrTooManyUsers) {
+    HeldAllocations held;
+    EXPECT_FALSE(held.hold(0));
+    EXPECT_FALSE(held.is_held(0));
+    EXPECT_FALSE(held.hold(uint64_t{1} << 48));
+    unsigned users = 0;
+    while (held.hold(5)) ++users;
+    EXPECT_EQ(users, 65535u);
+    for (; users > 0; --users) held.release(5);
+    EXPECT_FALSE(held.is_held(5));
+}
+
+TEST(HeldAllocations, CountsWhatThreadsHoldAtOnce) {
+    HeldAllocations held;
+    ASSERT_TRUE(held.hold(9));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&] {
+            for (int round = 0; round < 10'000; ++round) {
+                EXPECT_TRUE(held.hold(9));
+                EXPECT_TRUE(held.is_held(9));
+                held.release(9);
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(held.is_held(9));
+    held.release(9);
+    EXPECT_FALSE(held.is_held(9));
+}
+
+}  // namespace
+}  // namespace uct::cuda
