@@ -1405,6 +1405,9 @@ void run_kernel(const FunctionObject& function, StreamObject& stream,
         reach(arguments[0], count * sizeof(uct::cuda::KernelPiece)));
     for (unsigned i = 0; i < count; ++i)
         copy_bytes(context, list[i].to, list[i].from, list[i].length);
+    if (arguments[2] == 0 || context.error != abi::kSuccess) return;
+    auto* const flag = reinterpret_cast<uint32_t*>(reach(arguments[2], sizeof(uint32_t)));
+    std::atomic_ref(*flag).store(static_cast<uint32_t>(arguments[3]));
 }
 
 Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -1423,9 +1426,13 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
         return abi::kSuccess;
     }
     std::vector<uint64_t> arguments{*static_cast<uint64_t*>(parameters[0])};
+    if (function->name == uct::cuda::kCopyPiecesKernel) {
+        const auto& end = *static_cast<uct::cuda::ListEnd*>(parameters[2]);
+        arguments = {arguments[0], *static_cast<unsigned*>(parameters[1]), end.flag, end.number};
+    }
     if (function->name == uct::cuda::kStopKernel) {
         arguments.push_back(*static_cast<uint64_t*>(parameters[1]));
-    } else if (function->name != kSpinKernel) {
+    } else if (function->name == uct::cuda::kResidentKernel) {
         arguments.push_back(*static_cast<unsigned*>(parameters[1]));
     }
     if (function->name == uct::cuda::kStopKernel || function->name == uct::cuda::kResidentKernel)

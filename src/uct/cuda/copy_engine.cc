@@ -134,12 +134,16 @@ ucs_status_t CopyContext::begin_list(Direction direction, std::span<const Kernel
     if (!is_mapped(pieces.data())) return UCS_ERR_UNSUPPORTED;
     abi::DevicePointer list = device_pointer(pieces.data());
     auto count = static_cast<unsigned>(pieces.size());
-    void* arguments[] = {&list, &count};
     Lane& lane = lane_of(direction);
     std::lock_guard lock(lane.mutex);
+    ListEnd end{.flag = writes_values_ ? lane.device_flag : 0,
+                .number = lane.begun + 1,
+                .lane = static_cast<uint32_t>(direction)};
+    void* arguments[] = {&list, &count, &end};
     abi::Result result = driver_.launch(function, std::min(count, kListBlocks), 1, 1, kListThreads,
                                         1, 1, 0, lane.stream, arguments, nullptr);
-    if (result == abi::kSuccess) result = mark(lane);
+    if (result == abi::kSuccess && writes_values_) lane.begun = end.number;
+    if (result == abi::kSuccess && !writes_values_) result = mark(lane);
     if (result != abi::kSuccess) return failed(result, "a kernel");
     *ticket = {this, direction, lane.begun};
     return UCS_OK;

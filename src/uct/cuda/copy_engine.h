@@ -21,6 +21,7 @@ namespace uct::cuda {
 // two: a copy's end takes 5 us to be told, in which the stream moves nothing.
 enum class Direction : uint8_t { kToHost, kToDevice, kWithin, kWithinToo };
 inline constexpr size_t kDirections = 4;
+static_assert(kDirections <= ListEnd::kLanes);
 
 // A context of the program's, with the streams that copies take in it. See CopyEngine.
 class CopyContext {

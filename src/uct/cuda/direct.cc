@@ -204,22 +204,29 @@ ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* 
         return UCS_ERR_UNSUPPORTED;
     CopyContext* const context = context_for(described, found);
     if (context == nullptr) return UCS_ERR_UNSUPPORTED;
-    Place place;
-    ucs_status_t status = places_.find(described, *context, &place);
-    if (status != UCS_OK) return status;
     const bool is_fetch = access == Access::kFetch;
     Direction direction = Direction::kWithin;
     if (is_host) direction = is_fetch ? Direction::kToHost : Direction::kToDevice;
     const bool is_in_windows = is_host && !engine_.is_pinned(here, length);
-    DirectCopy* const made =
-        take({context, place.mapping, direction, is_fetch ? here : place.address,
-              is_fetch ? place.address : here, length},
-             !is_in_windows);
-    if (made == nullptr) {
-        if (place.mapping != nullptr) mappings_.put(*place.mapping);
-        return UCS_ERR_NO_MEMORY;
+    Place place;
+    std::unique_lock lock(lock_);
+    DirectCopy* const made = take();
+    if (made == nullptr) return UCS_ERR_NO_MEMORY;
+    if (!find_way(described, *context, &place)) {
+        lock.unlock();
+        const ucs_status_t status = places_.find(described, *context, &place);
+        lock.lock();
+        if (status != UCS_OK) {
+            idle_.emplace_back(made);
+            return status;
+        }
+        if (place.mapping != nullptr) ways_.push_back({place.mapping, 1});
     }
-    if (is_in_windows) status = made->begin_in_windows(staging_);
+    made->open({context, place.mapping, direction, is_fetch ? here : place.address,
+                is_fetch ? place.address : here, length});
+    if (!is_in_windows) wait(*made);
+    lock.unlock();
+    const ucs_status_t status = is_in_windows ? made->begin_in_windows(staging_) : UCS_OK;
     if (status != UCS_OK) {
         put(*made);
         return status;
@@ -364,7 +371,7 @@ bool DirectCopies::begin_list(CopyContext& context, Direction direction,
     return true;
 }
 
-// With the mutex: nothing is gained if what waits waits for more.
+// With the lock: nothing is gained if what waits waits for more.
 bool DirectCopies::has_company(const CopyContext& context, Direction direction) const {
     size_t bytes = 0, count = 0;
     for (const DirectCopy* copy : waiting_) {
@@ -377,7 +384,7 @@ bool DirectCopies::has_company(const CopyContext& context, Direction direction) 
     return count >= kCompany || bytes >= kCompanyBytes;
 }
 
-// With the mutex. Of many, a kernel of many blocks makes less.
+// With the lock. Of many, a kernel of many blocks makes less.
 void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direction direction) {
     const auto fits = [&](const DirectCopy* copy) {
         return copy->plan().context == &context && copy->plan().direction == direction &&
@@ -394,20 +401,24 @@ void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direc
 }
 
 void DirectCopies::flush(CopyContext& context, Direction direction, DirectCopy::Behind* behind) {
-    std::lock_guard lock(mutex_);
-    if (Resident* const resident = context.resident()) hand_to(*resident, context, direction);
+    std::lock_guard handing_over(handing_over_);
     CopyContext::Ticket& latest = latest_[static_cast<size_t>(direction)];
-    if (latest.context == &context && context.test(latest) == UCS_INPROGRESS &&
-        !has_company(context, direction)) {
-        *behind = {latest, company()};
-        return;
+    {
+        std::lock_guard lock(lock_);
+        if (Resident* const resident = context.resident()) hand_to(*resident, context, direction);
+        if (latest.context == &context && context.test(latest) == UCS_INPROGRESS &&
+            !has_company(context, direction)) {
+            *behind = {latest, company()};
+            return;
+        }
+        handed_over_.clear();
+        std::erase_if(waiting_, [&](DirectCopy* copy) {
+            const DirectCopy::Plan& plan = copy->plan();
+            if (plan.context != &context || plan.direction != direction) return false;
+            handed_over_.push_back(copy);
+            return true;
+        });
     }
-    handed_over_.clear();
-    std::erase_if(waiting_, [&](DirectCopy* copy) {
-        if (copy->plan().context != &context || copy->plan().direction != direction) return false;
-        handed_over_.push_back(copy);
-        return true;
-    });
     if (begin_list(context, direction, handed_over_)) return;
     for (DirectCopy* copy : handed_over_) {
         const DirectCopy::Plan& plan = copy->plan();
@@ -419,37 +430,63 @@ void DirectCopies::flush(CopyContext& context, Direction direction, DirectCopy::
     }
 }
 
-DirectCopy* DirectCopies::take(const DirectCopy::Plan& plan, bool waits) {
-    std::lock_guard lock(mutex_);
-    DirectCopy* copy = nullptr;
-    if (idle_.empty()) {
-        copy = new (std::nothrow) DirectCopy(*this);
-        if (copy == nullptr) return nullptr;
-    } else {
-        copy = idle_.back().release();
-        idle_.pop_back();
+// With the lock, as all of the following.
+bool DirectCopies::find_way(const ucs::MemoryExport& described, const CopyContext& context,
+                            Place* place) {
+    for (Way& way : ways_) {
+        const Mapping& mapping = *way.mapping;
+        if (mapping.owner.buffer != described.buffer ||
+            mapping.owner.process != described.process || mapping.context != &context ||
+            mapping.owner.size != described.size ||
+            mapping.is_unwanted.load(std::memory_order_relaxed))
+            continue;
+        ++way.copies;
+        place->mapping = way.mapping;
+        place->address = reinterpret_cast<std::byte*>(mapping.import.address + described.offset);
+        return true;
     }
-    copy->open(plan);
-    if (waits) wait(*copy);
+    return false;
+}
+
+// @return the mapping, to be given back; null: other copies go that way
+Mapping* DirectCopies::leave_way(const Mapping& mapping) {
+    const auto way = std::ranges::find(ways_, &mapping, &Way::mapping);
+    if (--way->copies > 0) return nullptr;
+    Mapping* const unused = way->mapping;
+    *way = ways_.back();
+    ways_.pop_back();
+    return unused;
+}
+
+DirectCopy* DirectCopies::take() {
+    if (idle_.empty()) return new (std::nothrow) DirectCopy(*this);
+    DirectCopy* const copy = idle_.back().release();
+    idle_.pop_back();
     return copy;
 }
 
-// With the mutex.
 void DirectCopies::wait(DirectCopy& copy) {
     waiting_.push_back(&copy);
     company_.store(company() + 1, std::memory_order_relaxed);
 }
 
+// --- for the copies ---
+
 void DirectCopies::wait_again(DirectCopy& copy) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     wait(copy);
 }
 
 void DirectCopies::put(DirectCopy& copy) {
-    if (copy.plan().mapping != nullptr) mappings_.put(*copy.plan().mapping);
     copy.close(staging_);
-    std::lock_guard lock(mutex_);
-    idle_.emplace_back(&copy);
+    const Mapping* const mapping = copy.plan().mapping;
+    Mapping* unused = nullptr;
+    {
+        std::lock_guard lock(lock_);
+        if (mapping != nullptr) unused = leave_way(*mapping);
+        idle_.emplace_back(&copy);
+    }
+    if (unused != nullptr) mappings_.put(*unused);
 }
 
 }  // namespace uct::cuda

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ucs/memory/detector.h"
+#include "ucs/sys/spin_lock.h"
 #include "uct/cuda/copy_engine.h"
 #include "uct/cuda/mappings.h"
 #include "uct/cuda/places.h"
@@ -151,6 +152,13 @@ class DirectCopies {
         }
     };
 
+    // A mapping that copies under way take: it is taken once, and given back when the last of them
+    // has ended.
+    struct Way {
+        Mapping* mapping;
+        unsigned copies;
+    };
+
     // Where a piece lies here; without a context: no device reaches it.
     Here find_here(const ucs::DevicePiece& piece);
     static size_t add_run(PieceCopy& copy, std::span<const ucs::DevicePiece> pieces,
@@ -162,8 +170,9 @@ class DirectCopies {
     // what is in the other is still under way.
     Direction stream_of(Direction direction);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
-    // A copy for the plan; null: there is no memory. @param waits  for flush()
-    DirectCopy* take(const DirectCopy::Plan& plan, bool waits);
+    bool find_way(const ucs::MemoryExport& described, const CopyContext& context, Place* place);
+    Mapping* leave_way(const Mapping& mapping);
+    DirectCopy* take();
     void wait(DirectCopy& copy);
     void hand_to(Resident& resident, const CopyContext& context, Direction direction);
     bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
@@ -172,12 +181,16 @@ class DirectCopies {
     StagingPool& staging_;
     Places& places_;
     Mappings& mappings_;
-    std::mutex mutex_;
-    CopyContext::Ticket latest_[kDirections];  // that was handed over; kWithin: for both
     std::atomic<unsigned> next_{0};
     std::atomic<uint64_t> company_{0};  // copies that have waited, ever
+
+    std::mutex handing_over_;                  // is for one thread at a time
+    CopyContext::Ticket latest_[kDirections];  // that was handed over; kWithin: for both
+    std::vector<DirectCopy*> handed_over_;     // those that are now
+
+    ucs::SpinLock lock_;  // of what follows
     std::vector<DirectCopy*> waiting_;
-    std::vector<DirectCopy*> handed_over_;  // of flush()
+    std::vector<Way> ways_;
     std::vector<std::unique_ptr<DirectCopy>> idle_;
 };
 

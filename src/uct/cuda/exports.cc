@@ -42,24 +42,38 @@ void narrow(const Driver& driver, abi::DevicePointer place, CopyEngine::Found& f
 }  // namespace
 
 bool Exports::describe(const void* address, size_t length, ucs::MemoryExport& description) {
+    // What this thread described last by a handle of the driver's, which stays what it is.
+    thread_local ucs::MemoryExport last{};
     const auto place = reinterpret_cast<uintptr_t>(address);
     const uint64_t buffer = engine_.number_at(address);
     if (buffer == 0) return false;
+    if (last.buffer != buffer) {
+        if (!describe_whole(address, buffer, description)) return false;
+        if (description.has_handle == static_cast<uint16_t>(HandleKind::kLegacy))
+            last = description;
+    } else {
+        description = last;
+    }
+    const uint64_t offset = place - description.base;
+    if (offset > description.size || length > description.size - offset) return false;
+    description.offset = offset;
+    return true;
+}
+
+// The allocation with that number, in which the address lies.
+bool Exports::describe_whole(const void* address, uint64_t buffer, ucs::MemoryExport& description) {
     std::lock_guard lock(mutex_);
     const auto known = known_.find(buffer);
     // What was given up, and is asked for, is offered anew.
     if (known != known_.end() && !descriptors_.is_wanted(buffer)) {
         description = known->second;
-    } else {
-        const CopyEngine::Found found = engine_.look_up(address);
-        if (found.type == UCS_MEMORY_TYPE_HOST) return false;
-        description = describe_allocation(place, found, buffer);
-        if (known_.size() >= limit_) forget_freed();
-        known_.insert_or_assign(buffer, description);
+        return true;
     }
-    const uint64_t offset = place - description.base;
-    if (offset > description.size || length > description.size - offset) return false;
-    description.offset = offset;
+    const CopyEngine::Found found = engine_.look_up(address);
+    if (found.type == UCS_MEMORY_TYPE_HOST) return false;
+    description = describe_allocation(reinterpret_cast<uintptr_t>(address), found, buffer);
+    if (known_.size() >= limit_) forget_freed();
+    known_.insert_or_assign(buffer, description);
     return true;
 }
 

@@ -46,6 +46,7 @@ class Exports {
     // From so many on, those that have been freed are forgotten.
     static constexpr size_t kMany = 1024;
 
+    bool describe_whole(const void* address, uint64_t buffer, ucs::MemoryExport& description);
     void forget_freed();
     HandleKind take_handle(const CopyEngine::Found& found, ucs::MemoryExport& description);
     HandleKind take_legacy(const CopyEngine::Found& found, ucs::MemoryExport& description);

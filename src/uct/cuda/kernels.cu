@@ -9,6 +9,7 @@
 #include "uct/cuda/resident_queue.h"
 
 using uct::cuda::KernelPiece;
+using uct::cuda::ListEnd;
 using uct::cuda::ResidentQueue;
 using uct::cuda::ResidentSlot;
 
@@ -25,9 +26,32 @@ static __device__ void copy_piece(const KernelPiece& piece) {
         to[at] = from[at];
 }
 
+// What the block has done is there before the word is.
+static __device__ void release(uint32_t* word, uint32_t value) {
+    __threadfence_system();
+    *const_cast<volatile uint32_t*>(word) = value;
+}
+
+// Blocks of the lane's kernel that have ended; 0 between kernels.
+static __device__ unsigned ended_blocks[ListEnd::kLanes];
+
+// The last block of all tells the end. What the block's threads have done, the barrier puts before
+// what its first one does now, and that one's fences before the word.
+static __device__ void end_list(const ListEnd& end) {
+    if (end.flag == 0) return;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    __threadfence_system();
+    unsigned* const ended = &ended_blocks[end.lane];
+    if (atomicAdd(ended, 1) != gridDim.x - 1) return;
+    *ended = 0;
+    release(reinterpret_cast<uint32_t*>(end.flag), end.number);
+}
+
 // Blocks take pieces in turn. The list lies in the host's memory, a microsecond away: a block reads
 // what its next turns need at once.
-extern "C" __global__ void swiftlane_copy_pieces(const KernelPiece* pieces, unsigned count) {
+extern "C" __global__ void swiftlane_copy_pieces(const KernelPiece* pieces, unsigned count,
+                                                 ListEnd end) {
     constexpr unsigned kTurns = 16;
     __shared__ KernelPiece ahead[kTurns];
     for (unsigned first = blockIdx.x; first < count; first += kTurns * gridDim.x) {
@@ -38,6 +62,7 @@ extern "C" __global__ void swiftlane_copy_pieces(const KernelPiece* pieces, unsi
         for (unsigned turn = 0; turn < kTurns && first + turn * gridDim.x < count; ++turn)
             copy_piece(ahead[turn]);
     }
+    end_list(end);
 }
 
 // What StopWords::enqueue() says in operations of a stream.
@@ -105,12 +130,6 @@ static __device__ bool wait_for_copy(const ResidentQueue* queue, unsigned next, 
         const uint64_t now = nanoseconds();
         if (now > idle || now > life) return false;
     }
-}
-
-// What the block has done is there before the word is.
-static __device__ void release(uint32_t* word, uint32_t value) {
-    __threadfence_system();
-    *const_cast<volatile uint32_t*>(word) = value;
 }
 
 // One block. Takes copies from number `next` on; ends when none came for `idle` ns, or after

@@ -12,6 +12,15 @@ struct KernelPiece {
     uint64_t length;
 };
 
+// How the kernel tells that all is copied: by a number in a word of the host's memory.
+struct ListEnd {
+    uint64_t flag;  // 0: it does not tell
+    uint32_t number;
+    uint32_t lane;  // whose kernels run one after the other; below kLanes
+
+    static constexpr unsigned kLanes = 4;
+};
+
 inline constexpr const char* kCopyPiecesKernel = "swiftlane_copy_pieces";
 
 // A stop of one thread (stream_stops.h), for devices whose streams cannot wait for a word.

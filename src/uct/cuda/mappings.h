@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -48,9 +49,9 @@ struct Mapping {
     CopyContext* context;
     State state = State::kOpening;
     Import import;
-    unsigned users = 0;  // copies under way
+    unsigned users = 0;  // who has taken it
     uint64_t last_use = 0;
-    bool is_unwanted = false;  // closed when the last user is gone
+    std::atomic<bool> is_unwanted{false};  // closed when the last user is gone
 };
 
 // The ways from this process's contexts to memory of other processes, and of other devices.

@@ -21,7 +21,7 @@ bool StagingPool::is_pinned() const {
 
 void StagingPool::fill() {
     constexpr unsigned kPortableAndMapped = 3;
-    std::lock_guard lock(mutex_);
+    std::lock_guard filling(filling_);
     const bool is_first = !is_filled_;
     if (!is_first && (memory_ == nullptr || is_pinned())) return;
     is_filled_ = true;
@@ -42,12 +42,13 @@ void StagingPool::fill() {
     if (!is_first) return;
     memory_ = memory;
     chunks_ = bytes / kChunk;
+    std::lock_guard lock(lock_);
     for (size_t i = chunks_; i-- > 0;)
         free_.push_back(static_cast<std::byte*>(memory) + i * kChunk);
 }
 
 std::byte* StagingPool::take() {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     if (free_.empty()) return nullptr;
     std::byte* const chunk = free_.back();
     free_.pop_back();
@@ -55,17 +56,17 @@ std::byte* StagingPool::take() {
 }
 
 void StagingPool::put(std::byte* chunk) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     free_.push_back(chunk);
 }
 
 size_t StagingPool::free_chunks() {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     return free_.size();
 }
 
 StagedTransfer* StagingPool::take_transfer() {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     if (transfers_.empty()) return new (std::nothrow) StagedTransfer(*this);
     StagedTransfer* const transfer = transfers_.back().release();
     transfers_.pop_back();
@@ -73,7 +74,7 @@ StagedTransfer* StagingPool::take_transfer() {
 }
 
 void StagingPool::put_transfer(StagedTransfer* transfer) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     transfers_.emplace_back(transfer);
 }
 

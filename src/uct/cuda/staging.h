@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ucs/memory/detector.h"
+#include "ucs/sys/spin_lock.h"
 #include "uct/cuda/copy_engine.h"
 
 namespace uct::cuda {
@@ -40,10 +41,11 @@ class StagingPool {
     bool is_pinned() const;
 
     const Driver& driver_;
-    std::mutex mutex_;
+    std::mutex filling_;
     std::atomic<bool> is_filled_{false};
     void* memory_ = nullptr;
     size_t chunks_ = 0;
+    ucs::SpinLock lock_;  // of what follows
     std::vector<std::byte*> free_;
     std::vector<std::unique_ptr<StagedTransfer>> transfers_;
 };

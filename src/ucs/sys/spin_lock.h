@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace ucs {
+
+// A lock for some tens of instructions, with the names of std::mutex. Taken and given back it is
+// one atomic operation, where a mutex takes two. Who finds it taken looks at it for a while, then
+// lets other threads run.
+class SpinLock {
+  public:
+    SpinLock() = default;
+    SpinLock(SpinLock&&) = delete;
+
+    void lock() {
+        while (!try_lock()) {
+            for (unsigned looks = 0; is_taken_.load(std::memory_order_relaxed); ++looks) {
+                if (looks >= kLooks) (void)sched_yield();
+            }
+        }
+    }
+    bool try_lock() { return !is_taken_.exchange(true, std::memory_order_acquire); }
+    void unlock() { is_taken_.store(false, std::memory_order_release); }
+
+  private:
+    static constexpr unsigned kLooks = 100;
+
+    std::atomic<bool> is_taken_{false};
+};
+
+}  // namespace ucs
