@@ -21,6 +21,7 @@ using Context = struct ContextObject*;
 using Stream = struct StreamObject*;
 
 constexpr Result kSuccess = 0;
+constexpr unsigned kMemoryOfHost = 1;  // pinned
 constexpr unsigned kMemoryOfDevice = 2;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kCaptureRelaxed = 2;
@@ -197,6 +198,9 @@ Place place_of(const Found& found, const void* address) {
     State& all = state();
     std::lock_guard lock(all.mutex);
     if (all.allocations.contains(found.allocation)) return Place::kGpu;
+    // Adapters find memory by its registration, not by its address: where memory of a GPU was
+    // registered, and freed, the driver may pin memory of the host.
+    if (found.type == kMemoryOfHost) return Place::kHost;
     const auto place = reinterpret_cast<uintptr_t>(address);
     const bool was_registered = std::ranges::any_of(all.allocations, [&](const auto& entry) {
         const Allocation& allocation = entry.second;

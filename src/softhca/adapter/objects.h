@@ -12,6 +12,7 @@
 #include "softhca/adapter/gpu_memory.h"
 #include "softhca/adapter/pin.h"
 #include "softhca/adapter/records.h"
+#include "ucs/sys/spin_lock.h"
 
 // The objects behind the verbs handles. Each begins with (or, for a context, ends in) the struct
 // that verbs.h publishes, so that a handle converts both ways. They belong to one process.
@@ -175,7 +176,7 @@ struct Qp {
     // Send queue. Positions run freely; the slot is position & sq_mask. Slots from sq_head are
     // taken; sq_head moves when a completion is polled, as on hardware: an unsignalled request
     // holds its slot until a later one completes with a signal.
-    SpinLock sq_lock;
+    ucs::SpinLock sq_lock;
     std::vector<Wqe> sq;
     std::unique_ptr<char[]> sq_data;
     uint32_t sq_stride = 0;

@@ -57,22 +57,6 @@ class RobustLock {
     std::atomic<uint32_t> word_{0};
 };
 
-// A lock between the threads of one process, for short sections.
-class SpinLock {
-  public:
-    void lock() {
-        for (uint32_t spins = 1; word_.exchange(true, std::memory_order_acquire); ++spins) {
-            if (spins % 64 == 0) sched_yield();
-            cpu_relax();
-        }
-    }
-    bool try_lock() { return !word_.exchange(true, std::memory_order_acquire); }
-    void unlock() { word_.store(false, std::memory_order_release); }
-
-  private:
-    std::atomic<bool> word_{false};
-};
-
 enum class QpKind : uint8_t { kRc, kUc, kUd, kDci, kDct };
 
 // The states of ibv_qp_state, small enough for a record.

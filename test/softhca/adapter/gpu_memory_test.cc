@@ -6,10 +6,12 @@
 #include "softhca/adapter/gpu_memory.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,8 @@
 #include "cuda/device.h"
 #include "softhca/host/process.h"
 #include "softhca/support.h"
+#include "ucs/memory/pages.h"
+#include "ucs/type/bits.h"
 
 namespace softhca::test {
 namespace {
@@ -369,6 +373,31 @@ TEST_F(AdapterGpu, FreedMemory) {
             for (const std::byte byte : next.bytes()) ASSERT_EQ(byte, std::byte{0});
         });
     }
+}
+
+// Memory of the host that is pinned where memory of a GPU was is found by its own registration.
+TEST_F(AdapterGpu, PinnedMemoryWhereMemoryOfAGpuWas) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "the driver's addresses are its own";
+    alone([] {
+        Side a(0, Kind::kDevice, 5000), b(0, Kind::kDevice, kBytes);
+        join(a.rc, b.rc);
+        a.buffer->fill(3);
+        // Whole pages of it.
+        const uint64_t page = ucs::page_size();
+        const uint64_t begin = ucs::align_up(b.region->addr(), page);
+        const uint64_t length = ucs::align_down(b.region->addr() + kBytes, page) - begin;
+        b.buffer.reset();
+        void* const pinned = mmap(reinterpret_cast<void*>(begin), length, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        ASSERT_NE(pinned, MAP_FAILED);
+        ASSERT_EQ(cuda_test::driver().host_register(pinned, length, 0), uct::cuda::abi::kSuccess);
+        ibv_mr* const mr = ibv_reg_mr(b.host.pd, pinned, length, kAllAccess);
+        ASSERT_NE(mr, nullptr);
+        ASSERT_EQ(a.rc.rdma(IBV_WR_RDMA_WRITE, 1, a.region->sge(0, 5000), begin, mr->rkey), 0);
+        EXPECT_EQ(a.wait().status, IBV_WC_SUCCESS);
+        EXPECT_EQ(std::memcmp(pinned, a.buffer->bytes().data(), 5000), 0);
+        EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    });
 }
 
 // The driver fails in the middle: nobody is told that the bytes are there.
