@@ -790,10 +790,41 @@ Result handle_for_range(void* handle, abi::DevicePointer pointer, size_t size, i
     return fd < 0 ? abi::kOutOfMemory : abi::kSuccess;
 }
 
+// As the real driver does: pinned memory at addresses that memory of a device had, or will have.
+bool new_host_memory_in_a_block(void** pointer, size_t size) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const auto up = [&](size_t value) { return (value + page - 1) / page * page; };
+    State& s = state();
+    const size_t rounded = up(size);
+    for (Block& block : s.blocks) {
+        if (block.pool != nullptr) continue;
+        const auto hole = std::ranges::find_if(block.holes, [&](const auto& one) {
+            return up(one.first) + rounded <= one.first + one.second;
+        });
+        if (hole == block.holes.end()) continue;
+        const auto [begin, length] = *hole;
+        const size_t place = up(begin);
+        auto* const bytes = static_cast<std::byte*>(map(
+            -1, rounded, PROT_READ | PROT_WRITE, 0, reinterpret_cast<void*>(block.base + place)));
+        if (bytes == nullptr) return false;
+        block.holes.erase(hole);
+        if (place > begin) block.holes[begin] = place - begin;
+        if (const size_t left = begin + length - place - rounded; left > 0)
+            block.holes[place + rounded] = left;
+        const auto base = reinterpret_cast<uintptr_t>(bytes);
+        s.regions[base] = {base,    rounded,  Kind::kPinned, bytes, current(), current()->device,
+                           ++s.ids, block.fd, place};
+        *pointer = bytes;
+        return true;
+    }
+    return false;
+}
+
 Result host_allocate(void** pointer, size_t size, unsigned) {
     STAND_IN_CALL("cuMemHostAlloc");
     STAND_IN_CONTEXT();
     Lock lock(state().mutex);
+    if (new_host_memory_in_a_block(pointer, size)) return abi::kSuccess;
     return new_host_memory(pointer, size, Kind::kPinned, -1);
 }
 
@@ -802,8 +833,14 @@ Result host_free(void* pointer) {
     Lock lock(s.mutex);
     const auto found = s.regions.find(reinterpret_cast<uintptr_t>(pointer));
     if (found == s.regions.end() || found->second.kind != Kind::kPinned) return abi::kInvalidValue;
-    (void)munmap(pointer, found->second.size);
+    const Region region = found->second;
     s.regions.erase(found);
+    if (region.fd < 0) {
+        (void)munmap(pointer, region.size);
+    } else {
+        (void)map(-1, region.size, PROT_NONE, 0, pointer);
+        give_back(region);
+    }
     return abi::kSuccess;
 }
 
