@@ -7,6 +7,18 @@ MUTANTS = {
         "src/ucp/runtime/interface_set.cc",
         {"    return is_his;\n": "    return true;\n"},
         ("ucp_test",), "*Sender.*"),
+    "an allocation is held by another's operations": (
+        "src/uct/cuda/held_allocations.h",
+        {"users_in(value) != 0 && number_in(value) == allocation;": "users_in(value) != 0;"},
+        ("test/cuda/memory_test",), "HeldAllocations.*"),
+    "allocations stay held": (
+        "src/uct/cuda/staging.cc",
+        {"    if (is_held_) engine_->held().release(memory.allocation);\n": ""},
+        ("test/cuda/memory_test",), "StagingTest.HoldsTheAllocation*"),
+    "the adapter takes pinned memory for a GPU's": (
+        "src/softhca/adapter/gpu_memory.cc",
+        {"    if (found.type == kMemoryOfHost) return Place::kHost;\n": ""},
+        ("test/cuda/adapter_test",), "*PinnedMemoryWhere*"),
     "a lane is anybody's": (
         "src/ucp/runtime/interface_set.cc",
         {"    if (peer.is_lane) return peer.worker == worker;\n": "    if (peer.is_lane) return true;\n"},

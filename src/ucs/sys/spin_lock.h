@@ -8,8 +8,8 @@
 namespace ucs {
 
 // A lock between threads of one process for some tens of instructions, with the names of
-// std::mutex. Taken and given back it is one atomic operation, where a mutex takes two. Who finds it
-// taken looks at it for a while, then lets other threads run.
+// std::mutex. Taken and given back it is one atomic operation, where a mutex takes two. Who finds
+// it taken looks at it for a while, then lets other threads run.
 class SpinLock {
   public:
     SpinLock() = default;

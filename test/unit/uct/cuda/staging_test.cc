@@ -39,6 +39,22 @@ class StagingTest : public ::testing::Test {
     size_t free_before = 0;
 };
 
+TEST_F(StagingTest, HoldsTheAllocationAsLongAsTheCopyIsOpen) {
+    const Buffer device(Kind::kDevice, 1000);
+    ucs::MemoryInfo info;
+    ASSERT_TRUE(memory.detect(device.data(), device.length(), info));
+    HeldAllocations& held = memory.engine().held();
+    const ucs::MemoryPiece piece{device.data(), device.length()};
+    for (const bool is_abandoned : {false, true}) {
+        EXPECT_FALSE(held.is_held(info.allocation));
+        ucs::StagedCopy* copy = nullptr;
+        ASSERT_EQ(memory.open_copy({&piece, 1}, &info, &copy), UCS_OK);
+        EXPECT_TRUE(held.is_held(info.allocation));
+        is_abandoned ? copy->abandon() : static_cast<void>(copy->finish());
+    }
+    EXPECT_FALSE(held.is_held(info.allocation));
+}
+
 TEST_F(StagingTest, ReadsInParts) {
     Buffer device(Kind::kDevice, 3 * kChunk + 12345);
     Buffer host(Kind::kHeap, device.length());
