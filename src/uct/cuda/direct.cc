@@ -384,39 +384,53 @@ bool DirectCopies::has_company(const CopyContext& context, Direction direction) 
     return count >= kCompany || bytes >= kCompanyBytes;
 }
 
-// With the lock. Of many, a kernel of many blocks makes less.
-void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direction direction) {
-    const auto fits = [&](const DirectCopy* copy) {
-        return copy->plan().context == &context && copy->plan().direction == direction &&
-               copy->plan().length <= Resident::kMaxLength;
-    };
-    if (static_cast<size_t>(std::ranges::count_if(waiting_, fits)) >= kLeastList) return;
+// With the lock.
+template <typename Predicate>
+void DirectCopies::take_waiting(Predicate predicate) {
+    handed_over_.clear();
     std::erase_if(waiting_, [&](DirectCopy* copy) {
-        const DirectCopy::Plan& plan = copy->plan();
-        uint32_t number = 0;
-        if (!fits(copy) || !resident.begin(plan.to, plan.from, plan.length, &number)) return false;
-        copy->handed_over(resident, number);
+        if (!predicate(copy->plan())) return false;
+        handed_over_.push_back(copy);
         return true;
     });
 }
 
+// Of many, a kernel of many blocks makes less.
+void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direction direction) {
+    const auto fits = [&](const DirectCopy::Plan& plan) {
+        return plan.context == &context && plan.direction == direction &&
+               plan.length <= Resident::kMaxLength;
+    };
+    {
+        std::lock_guard lock(lock_);
+        const auto count = std::ranges::count_if(waiting_, fits, &DirectCopy::plan);
+        if (count == 0 || static_cast<size_t>(count) >= kLeastList) return;
+        take_waiting(fits);
+    }
+    std::erase_if(handed_over_, [&](DirectCopy* copy) {
+        const DirectCopy::Plan& plan = copy->plan();
+        uint32_t number = 0;
+        if (!resident.begin(plan.to, plan.from, plan.length, &number)) return false;
+        copy->handed_over(resident, number);
+        return true;
+    });
+    std::lock_guard lock(lock_);
+    waiting_.insert(waiting_.end(), handed_over_.begin(), handed_over_.end());
+}
+
 void DirectCopies::flush(CopyContext& context, Direction direction, DirectCopy::Behind* behind) {
     std::lock_guard handing_over(handing_over_);
+    if (Resident* const resident = context.resident()) hand_to(*resident, context, direction);
     CopyContext::Ticket& latest = latest_[static_cast<size_t>(direction)];
     {
         std::lock_guard lock(lock_);
-        if (Resident* const resident = context.resident()) hand_to(*resident, context, direction);
         if (latest.context == &context && context.test(latest) == UCS_INPROGRESS &&
             !has_company(context, direction)) {
             *behind = {latest, company()};
             return;
         }
-        handed_over_.clear();
-        std::erase_if(waiting_, [&](DirectCopy* copy) {
-            const DirectCopy::Plan& plan = copy->plan();
-            if (plan.context != &context || plan.direction != direction) return false;
-            handed_over_.push_back(copy);
-            return true;
+        take_waiting([&](const DirectCopy::Plan& plan) {
+            return plan.context == &context && plan.direction == direction;
         });
     }
     if (begin_list(context, direction, handed_over_)) return;

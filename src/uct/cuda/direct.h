@@ -174,6 +174,8 @@ class DirectCopies {
     Mapping* leave_way(const Mapping& mapping);
     DirectCopy* take();
     void wait(DirectCopy& copy);
+    template <typename Predicate>
+    void take_waiting(Predicate predicate);
     void hand_to(Resident& resident, const CopyContext& context, Direction direction);
     bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
 
