@@ -30,6 +30,7 @@
 
 #include "common/leaks_fail.h"
 #include "cuda/device.h"
+#include "cuda/waiting.h"
 #include "ucp/api/ucp.h"
 
 extern char** environ;
@@ -231,10 +232,12 @@ class Side {
         return wait(ucp_ep_flush_nbx(endpoint_, &params));
     }
     void fence() { EXPECT_EQ(ucp_worker_fence(worker_), UCS_OK); }
+    ucp_worker_h worker() { return worker_; }
     void progress() { ucp_worker_progress(worker_); }
     ucs_status_t wait(ucs_status_ptr_t operation) {
         if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
-        while (ucp_request_check_status(operation) == UCS_INPROGRESS) progress();
+        cuda_test::Waiting waiting(worker_);
+        while (ucp_request_check_status(operation) == UCS_INPROGRESS) waiting.progress();
         const ucs_status_t status = ucp_request_check_status(operation);
         ucp_request_free(operation);
         return status;
@@ -250,8 +253,9 @@ class Side {
     // Progress until the other process has said something.
     template <typename T>
     bool hear(T& value) {
-        pollfd waiting{socket_, POLLIN, 0};
-        while (poll(&waiting, 1, 0) == 0) progress();
+        pollfd descriptor{socket_, POLLIN, 0};
+        cuda_test::Waiting waiting(worker_);
+        while (poll(&descriptor, 1, 0) == 0) waiting.progress();
         return read_all(socket_, value);
     }
 
@@ -374,7 +378,8 @@ class Peer {
     ~Peer() {
         (void)!write(socket_, &kEnd, sizeof(kEnd));
         int status = 0;
-        while (waitpid(process_, &status, WNOHANG) == 0) side_->progress();
+        cuda_test::Waiting waiting(side_->worker());
+        while (waitpid(process_, &status, WNOHANG) == 0) waiting.progress();
         side_.reset();
         close(socket_);
     }

@@ -17,6 +17,7 @@
 #include <stdexcept>
 
 #include "common/leaks_fail.h"
+#include "cuda/waiting.h"
 
 extern char** environ;
 
@@ -103,9 +104,10 @@ Side::~Side() {
 Parcel Side::exchange(const Parcel& mine) {
     require(write(socket_, &mine, sizeof(mine)) == sizeof(mine), "write");
     Parcel other;
+    Waiting waiting(worker);
     for (size_t done = 0; done < sizeof(other);) {
-        pollfd waiting{socket_, POLLIN, 0};
-        while (poll(&waiting, 1, 0) == 0) progress();
+        pollfd descriptor{socket_, POLLIN, 0};
+        while (poll(&descriptor, 1, 0) == 0) waiting.progress();
         const ssize_t more =
             read(socket_, reinterpret_cast<char*>(&other) + done, sizeof(other) - done);
         require(more > 0, "the other process has gone");
@@ -137,7 +139,8 @@ Side::Remote Side::expose(void* address, size_t length) {
 
 ucs_status_t Side::wait(ucs_status_ptr_t operation) {
     if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
-    while (ucp_request_check_status(operation) == UCS_INPROGRESS) progress();
+    Waiting waiting(worker);
+    while (ucp_request_check_status(operation) == UCS_INPROGRESS) waiting.progress();
     const ucs_status_t status = ucp_request_check_status(operation);
     ucp_request_free(operation);
     return status;

@@ -150,6 +150,18 @@ class Profile:
         return total, {function: self.own[function] for function in seen}
 
 
+def callgrind(out, collect, program, arguments, environment=None, options=()):
+    """Writes profiles of what the program does in functions of that name. Nothing is counted before it asks for it
+    (perf::start_counting()). @return what it prints"""
+    run = subprocess.run(
+        ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no", f"--toggle-collect={collect}",
+         *options, f"--callgrind-out-file={out}", program, *arguments],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{program} {' '.join(arguments)} failed:\n{run.stderr}")
+    return run.stdout
+
+
 def measure(program, tracker, lane, variables, parts=("send", "receive", "progress")):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "SOFTHCA_"))}
     # Messages of flow control come at other times in other cases: they are not what is counted.
@@ -158,15 +170,10 @@ def measure(program, tracker, lane, variables, parts=("send", "receive", "progre
     with tempfile.TemporaryDirectory() as folder:
         results = {}
         out = os.path.join(folder, "out")
-        run = subprocess.run(
-            ["valgrind", "--tool=callgrind", "--collect-atstart=no",
-             f"--toggle-collect={MEASURED}*", f"--callgrind-out-file={out}",
-             program, tracker, lane],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if run.returncode != 0:
-            sys.exit(f"{program} {tracker} {lane} failed:\n{run.stderr}")
-        messages = int(run.stdout)
+        messages = int(callgrind(out, MEASURED + "*", program, [tracker, lane], environment))
         profile = Profile(out)
+        if not profile.own:
+            sys.exit(f"{program} {tracker} {lane}: nothing was counted, was it compiled without valgrind/callgrind.h?")
         for what in parts:
             total, functions = profile.library_cost(MEASURED + what)
             results[what] = (total / messages, {f: c / messages for f, c in functions.items()})
@@ -188,13 +195,7 @@ def longest_lane_work(program, what, peers):
         environment.update(UCX_DYNAMIC_TL_DECAY="0", UCX_DYNAMIC_TL_HOLD="0")
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        run = subprocess.run(
-            ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={MEASURED}*",
-             f"--dump-after={MEASURED}lanes", f"--callgrind-out-file={out}",
-             program, what, str(peers)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if run.returncode != 0:
-            sys.exit(f"{program} {what} {peers} failed:\n{run.stderr}")
+        callgrind(out, MEASURED + "*", program, [what, str(peers)], environment, [f"--dump-after={MEASURED}lanes"])
         longest = (0, {}, 0)
         # What a profile counts is lane work in part, so that others need not be read once it is less.
         costs = [(cost_of(path), path) for path in (os.path.join(folder, name) for name in os.listdir(folder))]
@@ -212,16 +213,11 @@ def server_work(program, messages):
     """Instructions a second of a server's negotiator, without what the model does of what it sends."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        run = subprocess.run(
-            ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={MEASURED}server",
-             f"--callgrind-out-file={out}", program, "clients", str(CLIENTS), str(messages)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if run.returncode != 0:
-            sys.exit(f"{program} clients {CLIENTS} {messages} failed:\n{run.stderr}")
+        seconds = float(callgrind(out, MEASURED + "server", program, ["clients", str(CLIENTS), str(messages)]))
         profile = Profile(out)
         model = sum(cost for (_, callee), cost in profile.edges.items()
                     if "World::deliver(" in callee and callee.endswith("Message const&)"))
-        return (sum(profile.own.values()) - model) / float(run.stdout)
+        return (sum(profile.own.values()) - model) / seconds
 
 
 def allocations(functions):

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perf/counting.h"
 #include "perf/pair.h"
 #include "ucp/api/ucpx.h"
 #include "ucp/base/handles.h"
@@ -179,6 +180,7 @@ unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
     for (unsigned count = 0; count < kPuts + 1; ++count) {
         // The first makes what an endpoint has for bulk.
         const bool measured = count != 0;
+        if (measured) perf::start_counting();
         const ucs_status_ptr_t put =
             measured
                 ? perf_measured_put(endpoint, here, address, remote.key, &params)
@@ -216,6 +218,7 @@ unsigned fetch_and_add(perf::Pair& pair, ucp_ep_h endpoint, bool is_fenced) {
     const ucp_request_param_t none{};
     for (unsigned count = 0; count < kWarmUp + kRounds; ++count) {
         const bool measured = count >= kWarmUp;
+        if (measured) perf::start_counting();
         if (is_fenced) {
             const ucs_status_ptr_t put =
                 ucp_put_nbx(endpoint, &one, sizeof(one), address + sizeof(one), remote.key, &none);
@@ -268,6 +271,7 @@ unsigned access_mapped(perf::Pair& pair, ucp_ep_h endpoint) {
     const uint64_t one = 1;
     for (uint64_t count = 0; count < kWarmUp + kRounds * kBurst; ++count) {
         const bool measured = count >= kWarmUp;
+        if (measured) perf::start_counting();
         uint64_t found = 0;
         const ucs_status_ptr_t put =
             measured ? perf_measured_short_put(endpoint, &count, address, remote.key, &none)
@@ -308,6 +312,7 @@ void rank_many(perf::Pair& pair, size_t peers) {
         pair.run_adapters();
     };
     size_t next = kHot;
+    perf::start_counting();
     ucs::Time now = pair.let_pass(ucs::Duration(0));
     for (const uint64_t end = tracker.rounds() + kIntervals; tracker.rounds() < end;) {
         // Who is hot is hotter in one interval and less so in the next, as samples are.
@@ -348,6 +353,7 @@ void move_many(perf::Pair& pair, size_t peers) {
         if (UCS_PTR_IS_PTR(status)) ucp_request_free(status);
     };
     size_t next = 2 * kGroup;
+    perf::start_counting();
     for (const size_t first : {size_t{0}, kGroup}) {
         const std::vector<ucp_ep_h>& senders = first == 0 ? there : back;
         const ucp::lanes::Counters before = counters;
@@ -416,6 +422,7 @@ unsigned receive_late(perf::Pair& pair, size_t peers) {
             ucp_tag_send_nbx(endpoints[count % peers], &sent, sizeof(sent), kTag, &none);
         perf::require(sending == nullptr, "a short message goes at once");
         const bool measured = count >= kWarmUp;
+        if (measured) perf::start_counting();
         ucs_status_ptr_t receiving;
         if (measured) {
             perf_measured_progress(pair.handle(0));
@@ -493,6 +500,7 @@ int main(int argc, char** argv) {
         return 0;
     }
     exchange(pair, endpoint, false);
+    perf::start_counting();
     for (unsigned round = 0; round < kRounds; ++round) exchange(pair, endpoint, true);
     perf::require(ucp::unwrap(endpoint).fits_short(sizeof(uint64_t)), "the short protocol");
     std::printf("%u\n", kRounds * kBurst);

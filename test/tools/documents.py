@@ -34,6 +34,8 @@ OTHERWISE = {
     "perf put --size 64K:1G --verify": "perf put --size 64K:128K --time 10ms --verify",
     "bench mbw_mr --ranks 4 --pairs 2 --lanes dynamic --verify":
         "bench mbw_mr --ranks 4 --pairs 2 --lanes dynamic --verify --size 8 --time 10ms --settle 0",
+    "bench alltoall --ranks 128 --tls self,sm --size 8:8 --iterations 20 --settle 0":
+        "bench alltoall --ranks 8 --tls self,sm --size 8:8 --iterations 20 --settle 0",
     "sim zipf --ranks 64 --seed 1": "sim zipf --ranks 8 --seed 1 --time 2ms",
     "top": "top --once",
     # A job beside them, and files of it: test/tools/plot/plot_test.cc.

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "perf/counting.h"
 #include "ucp/lanes/negotiator.h"
 #include "ucs/sys/random.h"
 #include "unit/ucp/lanes/config.h"
@@ -125,7 +126,10 @@ class World {
           double messages = kMessages);
     void run(Time end);
     // From now on what worker 0 does is done within perf_measured_server().
-    void measure_server() { measures_server_ = true; }
+    void measure_server() {
+        measures_server_ = true;
+        perf::start_counting();
+    }
 
     Node& operator[](std::size_t number) { return *nodes_[number]; }
     std::size_t size() const { return nodes_.size(); }

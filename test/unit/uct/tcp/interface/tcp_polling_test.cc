@@ -145,11 +145,11 @@ TEST_F(TcpPolling, WhatComesIsReadWithoutDelay) {
     EXPECT_EQ(looks_of(3), 3u);
 }
 
-// Of 32 MiB in 32 puts or gets, and as much the other way.
+// Of 16 MiB in 16 puts or gets, and as much the other way.
 class TcpTurns : public testing::TestWithParam<Settings> {};
 
 TEST_P(TcpTurns, OneProgressMovesNoMoreThanATurn) {
-    constexpr size_t kPiece = 1 << 20, kPieces = 32, kTurn = 256 << 10;
+    constexpr size_t kPiece = 1 << 20, kPieces = 16, kTurn = 256 << 10;
     for (const bool is_put : {true, false}) {
         TcpWorld world(2, with({{"TCP_TURN", "256k"}}, GetParam()));
         Endpoint* const endpoints[] = {&world.connect(0, 1), &world.connect(1, 0)};
