@@ -252,7 +252,8 @@ bool Session::ask_kernel(ucs::Time now) {
     if (!is_stuck) silent_since_ = ucs::kNever;
     if (is_stuck && silent_since_ == ucs::kNever) silent_since_ = now;
     is_idle = is_idle && history_.size() == 0;
-    next_question_ = is_stuck || is_idle ? now : now + std::max(Answers::kSilence - quiet, kWatch);
+    // What is sent from now on can be missed no sooner than so.
+    next_question_ = is_stuck ? now : now + std::max(Answers::kSilence - quiet, kWatch);
     return is_idle;
 }
 
