@@ -44,6 +44,7 @@ enum Capability : uint32_t {
     kPieces = 1u << 16,        // Endpoint::put_pieces() and get_pieces()
     kCopies = 1u << 17,        // this processor moves what is put and got, in calls and in progress
     kJointCopies = 1u << 18,   // the peer's does its part of long copies, in its progress
+    kJoinedChain = 1u << 19,   // pieces of a chain that follow each other are one operation
 };
 inline constexpr size_t kLeastJointCopy = 128 * 1024;
 

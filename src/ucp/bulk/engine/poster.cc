@@ -70,6 +70,13 @@ bool has_room_for_long(const PathGroup& group, const Path& path, size_t length,
     return under_way == 0 || under_way + length <= mixed_window(rate, rules);
 }
 
+// Does a chain of the group's only transfer cost as much as a slice? Of several, one's chain is
+// under way while the end of another's is handled.
+bool is_joined(const PathGroup& group, const Path& path) {
+    const bool is_alone = &group.transfers.front() == &group.transfers.back();
+    return is_alone && (path.attributes().capabilities & uct::kJoinedChain) != 0;
+}
+
 }  // namespace
 
 // A chain knows no fence: what came before one is flushed first.
@@ -191,6 +198,7 @@ bool Poster::post_next(PathGroup& group, Transfer& transfer, ucs::Time now, bool
         paths[count] = path.get();
         meters[count++] = &path->meter;
     }
+    rules.is_joined = count == 1 && is_joined(group, *paths[0]);
     const Choice choice =
         choose({meters.data(), count}, slice.length, transfer.slices.bytes_waiting(), now, rules);
     if (choice.path < 0) return false;

@@ -51,6 +51,9 @@ size_t portion(const Meter& meter, size_t length, uint64_t waiting, const Totals
                ucs::Time now, const ScheduleRules& rules) {
     const size_t window = meter.window(rules);
     const size_t room = window > meter.under_way() ? window - meter.under_way() : length;
+    // The first byte of a longer chain leaves no later, and nobody else is to have a share.
+    if (rules.is_joined)
+        return waiting <= room ? waiting : std::min(room, std::max(length, window / 2));
     const double share =
         (all.bytes + static_cast<double>(waiting)) * meter.rate() / all.rates - meter.left(now);
     size_t fair = share > static_cast<double>(length) ? static_cast<size_t>(share) : length;

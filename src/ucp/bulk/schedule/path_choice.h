@@ -12,9 +12,10 @@ namespace ucp::bulk {
 
 struct ScheduleRules {
     size_t slice = 0;
-    size_t window = 0;      // bytes under way on one path, at most
-    unsigned chain = 0;     // slices of one doorbell, at most
-    bool is_mixed = false;  // short transfers come behind long ones: see Mixture
+    size_t window = 0;       // bytes under way on one path, at most
+    unsigned chain = 0;      // slices of one doorbell, at most
+    bool is_mixed = false;   // short transfers come behind long ones: see Mixture
+    bool is_joined = false;  // a chain is one operation; no other path, no other transfer
 };
 
 // What is known of a path: what it has under way, and how fast it gets it done.

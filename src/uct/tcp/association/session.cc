@@ -252,7 +252,8 @@ bool Session::ask_kernel(ucs::Time now) {
     if (!is_stuck) silent_since_ = ucs::kNever;
     if (is_stuck && silent_since_ == ucs::kNever) silent_since_ = now;
     is_idle = is_idle && history_.size() == 0;
-    next_question_ = is_stuck || is_idle ? now : now + std::max(Answers::kSilence - quiet, kWatch);
+    // What is sent from now on can be missed no sooner than so.
+    next_question_ = is_stuck ? now : now + std::max(Answers::kSilence - quiet, kWatch);
     return is_idle;
 }
 
@@ -260,12 +261,14 @@ void Session::check(ucs::Time now) {
     next_check_ = now + kWatch;
     note_heard(now);
     if (trouble_.is_running()) trouble_.look(now, patience_);
-    if (now >= next_drop_) {
+    // One answer of the kernel tells of silence and of what has arrived.
+    const bool is_asked = now >= next_question_ || !connection_.is_open();
+    if (is_asked && now >= next_drop_) {
         next_drop_ = now + std::min(kDropInterval, patience_ / 8);
         association_.drop_silent(now);
     }
     if (is_over_ || !connection_.is_open()) return;
-    const bool is_idle = now >= next_question_ && ask_kernel(now);
+    const bool is_idle = is_asked && ask_kernel(now);
     if (silent_since_ != ucs::kNever) {
         if (now - silent_since_ >= silence_patience_) suspect("no answer");
     } else if (rail_.has_carrier() || !is_home_) {

@@ -65,6 +65,9 @@ void TcpInterface::fill_attributes() {
     if (!config().put_enable) {
         attributes_.capabilities &= ~uint32_t{kPutShort | kPutBcopy | kPutZcopy | kPutChain};
     }
+    // Several connections for large transfers share a message chain by chain.
+    constexpr unsigned kOneForBulk = 2;
+    if (config().connections > kOneForBulk) attributes_.capabilities &= ~uint32_t{kJoinedChain};
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
     attributes_.am = {.max_short = copied - sizeof(uint64_t),
                       .max_bcopy = copied,

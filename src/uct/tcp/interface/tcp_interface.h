@@ -31,7 +31,7 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     static constexpr TransportDeclaration kDeclaration{
         kTransport, DeviceType::kNetwork, Reach::kInterface,
         kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy | kPutChain | kGetBcopy |
-            kGetZcopy | kGetChain | kAtomicCpu | kCheckPeer | kEventFd};
+            kGetZcopy | kGetChain | kJoinedChain | kAtomicCpu | kCheckPeer | kEventFd};
 
     static ucs_status_t open(RegionTable& regions, const NetworkDevice& device,
                              const Config& config, const InterfaceParams& params,

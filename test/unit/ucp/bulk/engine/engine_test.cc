@@ -43,6 +43,28 @@ TEST(Engine, OneDeviceWillDo) {
     EXPECT_GT(pair.counters().chains, 0u);
 }
 
+TEST(Engine, ChainsThatAreOneOperationAreNotCutOnTheOnlyPath) {
+    const auto chains = [](uint32_t capabilities, unsigned devices) {
+        Cluster::Options options = BulkCluster::options(devices);
+        options.fabric.capabilities |= capabilities;
+        BulkCluster pair(1 << 16, options);
+        pair.fill(4);
+        EXPECT_EQ(pair.put(), UCS_OK);
+        EXPECT_TRUE(pair.there == pair.here);
+        return pair.counters().chains;
+    };
+    EXPECT_EQ(chains(0, 1), 2u);
+    EXPECT_EQ(chains(uct::kJoinedChain, 1), 1u);
+    EXPECT_GT(chains(uct::kJoinedChain, 2), 1u);
+    // One of several leaves room for the next one's.
+    Cluster::Options options = BulkCluster::options(1);
+    options.fabric.capabilities |= uct::kJoinedChain;
+    BulkCluster pair(1 << 16, options);
+    const ucs_status_ptr_t puts[] = {pair.start_put(), pair.start_put(), pair.start_put()};
+    for (const ucs_status_ptr_t put : puts) EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+    EXPECT_GT(pair.counters().chains, 3u);
+}
+
 TEST(Engine, WhatFindsNoRoomWaitsInOrder) {
     Cluster::Options options = BulkCluster::options();
     options.fabric.transmit_depth = 3;

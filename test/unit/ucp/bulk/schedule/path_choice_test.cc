@@ -268,6 +268,19 @@ TEST(PathChoice, ChainsGrowUntilTheLinkIsBusyWhileTheNextIsWritten) {
     EXPECT_EQ(choose(large_meters, kSlice, 255 * kSlice, now, kRules).bytes, 32 * kSlice);
 }
 
+TEST(PathChoice, WhatIsOneOperationGoesAtOnceIfThereIsRoom) {
+    ScheduleRules rules = kRules;
+    rules.is_joined = true;
+    Meter meter(50e9);
+    const Meter* const meters[] = {&meter};
+    const ucs::Time now{1s};
+    EXPECT_EQ(choose(meters, kSlice, 64 * kSlice, now, rules).bytes, 64 * kSlice);
+    // Of more than the window one half is under way while the other's end is handled.
+    EXPECT_EQ(choose(meters, kSlice, 65 * kSlice, now, rules).bytes, 32 * kSlice);
+    meter.posted(32 * kSlice, now);
+    EXPECT_EQ(choose(meters, kSlice, 33 * kSlice, now, rules).bytes, 32 * kSlice);
+}
+
 TEST(PathChoice, APathThatIsAlmostThroughIsDoneFirst) {
     Meter before(1e9), after(1e9);
     const Meter* const meters[] = {&before, &after};

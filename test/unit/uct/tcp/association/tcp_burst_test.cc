@@ -5,53 +5,25 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <ostream>
 #include <string>
 #include <thread>
 
 #include "uct/tcp/interface/tcp_endpoint.h"
 #include "unit/uct/tcp/association/tcp_bulk.h"
-
-namespace {
-
-// What the kernel was told since it was looked at last.
-struct Told {
-    unsigned to_gather = 0;
-    unsigned to_push = 0;
-    unsigned to_acknowledge = 0;
-    bool operator==(const Told&) const = default;
-};
-Told told;
-
-void PrintTo(const Told& what, std::ostream* out) {
-    *out << "gather " << what.to_gather << ", push " << what.to_push << ", acknowledge "
-         << what.to_acknowledge;
-}
-
-}  // namespace
-
-// In place of the C library's.
-extern "C" int setsockopt(int socket, int level, int name, const void* value,
-                          socklen_t length) noexcept {
-    if (level == IPPROTO_TCP && length == sizeof(int)) {
-        const int number = *static_cast<const int*>(value);
-        told.to_gather += name == TCP_NODELAY && number == 0;
-        told.to_push += name == TCP_NODELAY && number != 0;
-        told.to_acknowledge += name == TCP_QUICKACK && number != 0;
-    }
-    return static_cast<int>(syscall(SYS_setsockopt, socket, level, name, value, length));
-}
+#include "unit/uct/tcp/system_calls.h"
 
 namespace uct::test {
 namespace {
+
+using Told = SystemCalls::Told;
+// What the kernel was told since it was looked at last.
+Told& told = system_calls.told;
 
 constexpr unsigned kFirst = 8;  // UCX_TCP_BURST
 using namespace std::chrono_literals;

@@ -2,49 +2,17 @@
 
 // What a session of TCP does at its ends: how it begins, what it takes with it, what is told of it.
 
-#include <linux/sockios.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdarg>
 #include <cstring>
 #include <string>
 
 #include "uct/tcp/interface/tcp_endpoint.h"
 #include "uct/tcp/wire/format.h"
 #include "unit/uct/tcp/association/tcp_bulk.h"
-
-namespace {
-
-unsigned questions = 0;
-bool is_answered = false;  // the kernel is made to say that it has just heard of the peer
-
-}  // namespace
-
-// In place of the C library's: questions to the kernel about connections are counted.
-extern "C" int getsockopt(int descriptor, int level, int name, void* value,
-                          socklen_t* length) noexcept {
-    const long result = syscall(SYS_getsockopt, descriptor, level, name, value, length);
-    if (level == IPPROTO_TCP && name == TCP_INFO) {
-        ++questions;
-        auto& info = *static_cast<tcp_info*>(value);
-        if (is_answered) info.tcpi_last_ack_recv = info.tcpi_retransmits = info.tcpi_probes = 0;
-    }
-    return static_cast<int>(result);
-}
-extern "C" int ioctl(int descriptor, unsigned long request, ...) noexcept {
-    if (request == SIOCOUTQ) ++questions;
-    va_list list;
-    va_start(list, request);
-    void* const argument = va_arg(list, void*);
-    va_end(list);
-    return static_cast<int>(syscall(SYS_ioctl, descriptor, request, argument));
-}
+#include "unit/uct/tcp/system_calls.h"
 
 namespace uct::test {
 namespace {
@@ -128,8 +96,8 @@ TEST(TcpSessions, ABusyOneAsksTheKernelSeldom) {
         if (result == UCS_ERR_NO_RESOURCE) break;
     }
     constexpr int kTicks = 40;
-    is_answered = true;
-    questions = 0;
+    system_calls.is_answered = true;
+    system_calls.questions = 0;
     for (int tick = 0; tick < kTicks; ++tick) {
         world.clock.advance(std::chrono::milliseconds(25));
         // Sessions are looked after in every 64th call.
@@ -137,9 +105,9 @@ TEST(TcpSessions, ABusyOneAsksTheKernelSeldom) {
         for (int call = 0; call < 64; ++call) world.peer(0).interface->progress();
     }
     // It is looked at five times a second, by two calls.
-    EXPECT_GT(questions, 0u);
-    EXPECT_LE(questions, 12u);
-    is_answered = false;
+    EXPECT_GT(system_calls.questions, 0u);
+    EXPECT_LE(system_calls.questions, 12u);
+    system_calls.is_answered = false;
     world.peer(1).runs = true;
     EXPECT_EQ(flush(world, endpoint), UCS_OK);
 }
@@ -166,16 +134,16 @@ TEST(TcpSessions, WhosePeerIsHeardAsksTheKernelNothing) {
             }
         };
         for (int tick = 0; tick < 10; ++tick) exchange();
-        questions = 0;
+        system_calls.questions = 0;
         for (int tick = 0; tick < 200; ++tick) exchange();
-        EXPECT_EQ(questions, 0u);
+        EXPECT_EQ(system_calls.questions, 0u);
         // Nobody is heard any more: that all has arrived is found out, and nobody is looked after.
         world.until([&] {
             world.clock.advance(std::chrono::milliseconds(25));
             return world.peer(0).interface->next_deadline() == ucs::kNever &&
                    world.peer(1).interface->next_deadline() == ucs::kNever;
         });
-        EXPECT_GT(questions, 0u);
+        EXPECT_GT(system_calls.questions, 0u);
     }
 }
 

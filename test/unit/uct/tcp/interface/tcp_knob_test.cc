@@ -98,6 +98,15 @@ TEST(TcpKnobs, ValuesAreBroughtToTheirBounds) {
     EXPECT_EQ(config_with({{"TCP_STRIPE_SIZE", "1"}}).stripe_size, 1024u);
 }
 
+// Several connections for large transfers share a message chain by chain.
+TEST(TcpKnobs, AChainIsOneOperationWhereOneConnectionIsForThem) {
+    for (const unsigned connections : {1u, 2u, 3u}) {
+        TcpWorld world(1, {{"TCP_CONNECTIONS", std::to_string(connections)}});
+        const uint32_t capabilities = world.peer(0).interface->attributes().capabilities;
+        EXPECT_EQ((capabilities & kJoinedChain) != 0, connections <= 2);
+    }
+}
+
 TEST(TcpKnobs, AfPrioChoosesAmongTheAddressesOfAnInterface) {
     const auto versions = [](const std::string& priority) {
         std::vector<uint8_t> found;

@@ -4,49 +4,17 @@
 // the connection that brought the last message, with some time between two looks; else, and if
 // that message was long, it asks epoll alone.
 
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <atomic>
 #include <memory>
 
+#include "unit/uct/tcp/system_calls.h"
 #include "unit/uct/tcp/tcp_world.h"
-
-namespace {
-
-unsigned reads, questions;
-size_t moved;  // bytes that the kernel took and gave
-
-ssize_t note(ssize_t bytes) {
-    if (bytes > 0) moved += static_cast<size_t>(bytes);
-    return bytes;
-}
-
-}  // namespace
-
-// The library's calls of these come here first.
-extern "C" ssize_t recv(int socket, void* buffer, size_t length, int flags) {
-    ++reads;
-    return note(recvfrom(socket, buffer, length, flags, nullptr, nullptr));
-}
-
-extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
-    return note(syscall(SYS_recvmsg, socket, message, flags));
-}
-
-extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-    return note(syscall(SYS_sendmsg, socket, message, flags));
-}
-
-extern "C" int epoll_wait(int set, epoll_event* events, int most, int milliseconds) {
-    ++questions;
-    return static_cast<int>(syscall(SYS_epoll_pwait, set, events, most, milliseconds, nullptr, 8));
-}
 
 namespace uct::test {
 namespace {
+
+std::atomic<unsigned>&reads = system_calls.reads, &looks = system_calls.looks;
 
 class TcpPolling : public testing::Test {
   protected:
@@ -71,19 +39,19 @@ class TcpPolling : public testing::Test {
     }
     // @return how many of nine looks of peer 0, which find nothing, read the connection
     unsigned direct_looks() {
-        reads = questions = 0;
+        reads = looks = 0;
         for (int i = 0; i < 9; ++i) {
             world_.clock.advance(std::chrono::microseconds(1));
             EXPECT_EQ(world_.peer(0).interface->progress(), 0u);
         }
-        EXPECT_EQ(reads + questions, 9u);
+        EXPECT_EQ(reads + looks, 9u);
         return reads;
     }
     // @return how often so many calls of peer 0 look, while the clock stands still
     unsigned looks_of(unsigned calls) {
-        reads = questions = 0;
+        reads = looks = 0;
         for (unsigned i = 0; i < calls; ++i) EXPECT_EQ(world_.peer(0).interface->progress(), 0u);
-        return reads + questions;
+        return reads + looks;
     }
 
     TcpWorld world_;
@@ -184,10 +152,10 @@ TEST_P(TcpTurns, OneProgressMovesNoMoreThanATurn) {
             return std::ranges::all_of(ends, [](const auto& end) { return end->calls != 0; });
         };
         for (int calls = 0; !is_over() && calls < 1000000; ++calls) {
-            moved = 0;
+            system_calls.moved = 0;
             world.peer(static_cast<size_t>(calls % 2)).interface->progress();
-            most = std::max(most, moved);
-            all += moved;
+            most = std::max(most, system_calls.moved.load());
+            all += system_calls.moved;
         }
         ASSERT_TRUE(is_over());
         for (size_t from = 0; from < 2; ++from) EXPECT_EQ(flush(world, *endpoints[from]), UCS_OK);
