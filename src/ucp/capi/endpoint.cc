@@ -24,7 +24,10 @@ namespace {
 
 ucs_status_ptr_t flush(Endpoint& endpoint, const OpParams& params) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
-    if (endpoint.is_flushed() && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return nullptr;
+    if (endpoint.is_flushed() && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
+        worker_of(endpoint).lanes().nothing_to_flush();
+        return nullptr;
+    }
     Request* request = endpoint.requests().begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     make_flush(*request, endpoint);

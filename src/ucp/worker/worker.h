@@ -105,8 +105,12 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     // --- ordering ---
 
     void fence() { ++host_.fence_sequence; }
-    // There is nothing for a flush to wait for.
-    bool is_flushed() { return (host_.is_settled && interfaces_.are_flushed()) || settle(); }
+    // There is nothing for a flush to wait for: it ends in its call.
+    bool is_flushed() {
+        if (!(host_.is_settled && interfaces_.are_flushed()) && !settle()) return false;
+        lanes_.nothing_to_flush();
+        return true;
+    }
     ucs_status_ptr_t flush(const OpParams& params);
 
   private:

@@ -178,6 +178,14 @@ void LaneDriver::advance(ucs::Time now) {
         negotiator_.advance(lane_time(now));
 }
 
+void LaneDriver::look_at_window() {
+    if (++flushes_ % kFlushesToLook != 0) return;
+    const ucs::Time now = clock_.now();
+    if (now < tracker_->next_event()) return;
+    tracker_->disarm(now);
+    gate_.arm(false);
+}
+
 ucs::Time LaneDriver::next_deadline() const {
     if (collection_.step != RateCollection::Step::kNone) return collection_.begun;
     const lanes::Time deadline = negotiator_.next_deadline();

@@ -59,6 +59,14 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     ucs::Time next_deadline() const;
     bool has_deferred() const { return has_deferred_; }
 
+    // A flush had nothing to wait for. A program may put and flush for long and make no progress:
+    // the window that is open ends then as well, or each put would be counted until the next
+    // progress, more than a window's length has.
+    void nothing_to_flush() {
+        if ((gate_.bits() & Gate::kAnyTracker) != 0) [[unlikely]]
+            look_at_window();
+    }
+
     ucs::UsageTracker* tracker() { return tracker_ ? &*tracker_ : nullptr; }
 
     // --- events of the worker and its endpoints ---
@@ -133,6 +141,9 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
         unsigned interface_index = 0;
     };
 
+    // So many flushes look at the clock once while a window is open.
+    static constexpr unsigned kFlushesToLook = 16;
+
     // Until what found no memory is tried again.
     static constexpr ucs::Duration kPause = std::chrono::milliseconds(10);
 
@@ -178,6 +189,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     ucs_status_t prepare(LaneState& state, std::vector<uint8_t>* address);
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
+    void look_at_window();
     ucs::UsageTracker::Value value_of(uint64_t uuid) const;
     lanes::Pool pool_of(const Endpoint& endpoint) const;
     void begin_collection(ucs::Time now);
@@ -208,7 +220,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
-    uint64_t looks_ = 0;  // at rates of endpoints that learn
+    unsigned flushes_ = 0;  // that had nothing to wait for while a window was open
+    uint64_t looks_ = 0;    // at rates of endpoints that learn
     RateCollection collection_;
     std::vector<lanes::Peer> scored_, scored_before_;  // in order
     std::unordered_map<uint64_t, double> weights_;     // by the peer's worker id; others have 1

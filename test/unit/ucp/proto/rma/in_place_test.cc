@@ -35,7 +35,8 @@ uint64_t address_of(const void* pointer) {
 
 struct Party {
     explicit Party(uint64_t features = kAllFeatures,
-                   ucs_thread_mode_t threads = UCS_THREAD_MODE_SINGLE) {
+                   ucs_thread_mode_t threads = UCS_THREAD_MODE_SINGLE,
+                   const ucs::Clock* clock = nullptr) {
         Config config;
         std::string error;
         EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
@@ -43,6 +44,7 @@ struct Party {
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
         params.features = features;
         ContextSeams seams;
+        seams.clock = clock;
         seams.components = std::span<uct::Component* const>(&component, 1);
         EXPECT_EQ(Context::create(params, config, seams, &context), UCS_OK);
         ucp_worker_params_t of_worker{};
@@ -62,8 +64,9 @@ class InPlace : public testing::Test {
     static constexpr size_t kWords = 64;
 
     void connect(uint64_t features = kAllFeatures,
-                 ucs_thread_mode_t threads = UCS_THREAD_MODE_SINGLE) {
-        here_ = std::make_unique<Party>(features, threads);
+                 ucs_thread_mode_t threads = UCS_THREAD_MODE_SINGLE,
+                 const ucs::Clock* clock = nullptr) {
+        here_ = std::make_unique<Party>(features, threads, clock);
         ucp_ep_params_t params{};
         params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
         params.address = reinterpret_cast<const ucp_address_t*>(there_.worker->address().data());
@@ -118,6 +121,7 @@ class InPlace : public testing::Test {
     Endpoint& endpoint() { return unwrap(ep_); }
     uint64_t word(size_t index) const { return address_of(&words_[index]); }
 
+    ucs::VirtualClock clock_;  // of who is given it
     Party there_;
     std::unique_ptr<Party> here_;
     ucp_ep_h ep_ = nullptr;
@@ -370,6 +374,73 @@ TEST_F(InPlace, AFlushWaitsForAMessageThatHasNoRoom) {
     EXPECT_EQ(wait(flush), UCS_OK);
     EXPECT_TRUE(endpoint().may_act_in_place());
     EXPECT_EQ(ucp_worker_flush_nbx(worker, &kPlain), nullptr);
+}
+
+// A program that puts and flushes may make no progress for as long as it likes.
+class InPlaceFlushes : public InPlace, public testing::WithParamInterface<ucs_thread_mode_t> {};
+
+INSTANTIATE_TEST_SUITE_P(, InPlaceFlushes,
+                         testing::Values(UCS_THREAD_MODE_SINGLE, UCS_THREAD_MODE_MULTI));
+
+TEST_P(InPlaceFlushes, EndASamplingWindow) {
+    using Flush = void (*)(ucp_worker_h worker, ucp_ep_h ep);
+    constexpr Flush kFlushes[] = {
+        [](ucp_worker_h worker, ucp_ep_h) {
+            EXPECT_EQ(ucp_worker_flush_nbx(worker, &kPlain), nullptr);
+        },
+        [](ucp_worker_h worker, ucp_ep_h) {
+            EXPECT_EQ(ucp_worker_flush_nb(worker, 0, [](void*, ucs_status_t) {}), nullptr);
+        },
+        [](ucp_worker_h, ucp_ep_h ep) { EXPECT_EQ(ucp_ep_flush_nbx(ep, &kPlain), nullptr); },
+    };
+    ASSERT_NO_FATAL_FAILURE(connect(kAllFeatures, GetParam(), &clock_));
+    const Gate& gate = here_->worker->gate();
+    const auto is_counted = [&] { return (gate.bits() & Gate::kAnyTracker) != 0; };
+    for (const Flush flush : kFlushes) {
+        const auto flush_often = [&] {
+            for (int i = 0; i < 100; ++i) flush(wrap(here_->worker.get()), ep_);
+        };
+        for (int i = 0; i < 1000 && !is_counted(); ++i) {
+            clock_.advance(std::chrono::milliseconds(1));
+            for (unsigned call = 0; call < here_->worker->config().progress_factor; ++call)
+                here_->worker->progress();
+        }
+        ASSERT_TRUE(is_counted());
+        EXPECT_EQ(put(7, word(2), key_), UCS_OK);
+        flush_often();
+        EXPECT_TRUE(is_counted()) << "its time is not over";
+        clock_.advance(std::chrono::seconds(1));
+        flush_often();
+        EXPECT_FALSE(is_counted());
+        EXPECT_EQ(put(7, word(2), key_), UCS_OK);
+    }
+}
+
+// What was put in the window is taken for what its length has, however late the next progress is.
+TEST_F(InPlace, PutsWithoutProgressAreRatedByTheWindowThatCountedThem) {
+    ASSERT_NO_FATAL_FAILURE(connect(kAllFeatures, UCS_THREAD_MODE_SINGLE, &clock_));
+    const auto look = [&] {
+        for (unsigned call = 0; call < here_->worker->config().progress_factor; ++call)
+            here_->worker->progress();
+    };
+    // A put and a flush each microsecond, with progress once in 10 s only.
+    const ucs::UsageTracker& tracker = *here_->worker->lanes().tracker();
+    for (int pause = 0; pause < 3; ++pause) {
+        do {
+            clock_.advance(std::chrono::milliseconds(1));
+            look();
+        } while (!tracker.armed());
+        for (int i = 0; i < 20'000; ++i) {
+            EXPECT_EQ(put(7, word(2), key_), UCS_OK);
+            EXPECT_EQ(ucp_worker_flush_nbx(wrap(here_->worker.get()), &kPlain), nullptr);
+            clock_.advance(std::chrono::microseconds(1));
+        }
+        clock_.advance(std::chrono::seconds(10));
+    }
+    look();
+    const double rate = tracker.usage_of(endpoint().tracker_hook()).messages;
+    EXPECT_GT(rate, 1e4);
+    EXPECT_LT(rate, 1.1e6);
 }
 
 TEST_F(InPlace, NothingOnAnEndpointThatHasFailed) {
