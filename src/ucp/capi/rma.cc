@@ -74,15 +74,19 @@ bool has_features(Endpoint& endpoint, uint64_t features) {
 
 using bulk::Direction;
 
+// Bytes of host memory, as far as the parameters say, and a program that wants no request.
+bool is_plain(const void* buffer, ucp_rkey_h rkey, const ucp_request_param_t& param) {
+    constexpr uint32_t kUnusual =
+        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    return (param.op_attr_mask & kUnusual) == 0 && buffer != nullptr && rkey != nullptr;
+}
+
 // The path of short puts and gets of memory that is mapped here, of a worker of one thread: what it
 // does not look at, start_rma() does.
 template <Direction kDirection>
 bool is_done_in_place(Endpoint& endpoint, void* buffer, size_t length, uint64_t remote_addr,
                       ucp_rkey_h rkey, const ucp_request_param_t& param) {
-    constexpr uint32_t kUnusual =
-        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    return (param.op_attr_mask & kUnusual) == 0 && buffer != nullptr && rkey != nullptr &&
-           !endpoint.gate().has_threads() &&
+    return is_plain(buffer, rkey, param) && !endpoint.gate().has_threads() &&
            worker_of(endpoint).one_sided().is_done_in_place<kDirection>(endpoint, buffer, length,
                                                                         remote_addr, unwrap(rkey));
 }
@@ -105,6 +109,16 @@ template <Direction kDirection>
         endpoint, const_cast<void*>(buffer), length, remote_addr, unwrap(rkey), params);
 } catch (const std::bad_alloc&) {
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+}
+
+[[gnu::noinline]] ucs_status_ptr_t put(ucp_ep_h ep, const void* buffer, size_t count,
+                                       uint64_t remote_addr, ucp_rkey_h rkey,
+                                       const ucp_request_param_t& param) {
+    if (is_done_in_place<Direction::kPut>(unwrap(ep), const_cast<void*>(buffer), count, remote_addr,
+                                          rkey, param)) {
+        return nullptr;
+    }
+    return start_rma<Direction::kPut>(ep, buffer, count, remote_addr, rkey, param);
 }
 
 template <Direction kDirection>
@@ -211,11 +225,11 @@ extern "C" {
 
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param) {
-    if (is_done_in_place<Direction::kPut>(unwrap(ep), const_cast<void*>(buffer), count, remote_addr,
-                                          rkey, *param)) {
+    if (is_plain(buffer, rkey, *param) &&
+        in_place::put_short(unwrap(ep), buffer, count, remote_addr, unwrap(rkey))) {
         return nullptr;
     }
-    return start_rma<Direction::kPut>(ep, buffer, count, remote_addr, rkey, *param);
+    return put(ep, buffer, count, remote_addr, rkey, *param);
 }
 
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t remote_addr,

@@ -118,8 +118,11 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // True if this processor may do one in memory that is mapped here (uct::MappedRegion), in place
     // of the lanes, which hear nothing of it: it is done within the call.
     [[gnu::always_inline]] bool may_act_in_place() {
-        return acts_in_place_ &&
-               ((fence_seen_ == host_->fence_sequence && one_sided_fenced_ == 0) || pass_fence());
+        return is_unfenced() || (acts_in_place_ && pass_fence());
+    }
+    // The same where no fence has to be passed first.
+    [[gnu::always_inline]] bool is_unfenced() const {
+        return acts_in_place_ && fence_seen_ == host_->fence_sequence && one_sided_fenced_ == 0;
     }
     // The lane of one-sided operations: dedicated as soon as it is up and until it is stopped.
     Lane one_sided_lane();

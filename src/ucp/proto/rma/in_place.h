@@ -10,6 +10,7 @@
 #include "ucs/sys/sanitizer.h"
 #include "uct/api/mapped_region.h"
 #include "uct/base/atomics.h"
+#include "uct/base/short_copy.h"
 
 // The shortest way of one-sided operations: on memory of the peer that is mapped here this
 // processor does them itself, within the call, and no lane is asked. All that has to be looked at
@@ -50,6 +51,22 @@ namespace ucp::in_place {
     if (there == nullptr) return false;
     const ucs::IgnoredByThreadSanitizer stands_for_a_peer;
     std::memmove(there, buffer, length);
+    return true;
+}
+
+// Of few bytes, where no thread, tracker or device has to be looked after and no fence waits: what
+// most programs put, without a call, so that nothing has to be saved for one. Others go by put().
+[[gnu::always_inline]] inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length,
+                                             uint64_t address, const RemoteMemory& remote) {
+    constexpr uint32_t kWatched = Gate::kThreads | Gate::kTracker | Gate::kDevices;
+    if (length - 1 >= uct::kShortCopy || (endpoint.gate().bits() & kWatched) != 0) return false;
+    const auto& in_place = endpoint.configuration().in_place();
+    const uct::MappedRegion* region = remote.mapped(in_place.domains);
+    if (region == nullptr || length > in_place.longest_put || !endpoint.is_unfenced() ||
+        !region->allows(uct::PeerRights::kWrite, address, length))
+        return false;
+    const ucs::IgnoredByThreadSanitizer stands_for_a_peer;
+    uct::move_short(region->at(address), buffer, length);
     return true;
 }
 

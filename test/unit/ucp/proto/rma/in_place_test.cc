@@ -142,8 +142,9 @@ TEST_F(InPlace, PutsAndGetsOfAllLengths) {
     for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<char>('a' + i % 23);
     const ucp_rkey_h key = grant(target.data(), target.size(),
                                  UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE);
-    for (const size_t length : {size_t{0}, size_t{1}, size_t{8}, size_t{4097}, limits.longest_get,
-                                limits.longest_put, limits.longest_put + 1}) {
+    for (const size_t length : {size_t{0}, size_t{1}, size_t{2}, size_t{7}, size_t{8}, size_t{16},
+                                size_t{31}, size_t{32}, size_t{33}, size_t{4097},
+                                limits.longest_get, limits.longest_put, limits.longest_put + 1}) {
         SCOPED_TRACE(length);
         std::ranges::fill(target, '.');
         const ucs_status_ptr_t put =
