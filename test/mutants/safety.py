@@ -85,8 +85,28 @@ MUTANTS = {
         ("ucp_proto_test",), "InPlace.*"),
     "in place, without the lock": (
         "src/ucp/capi/rma.cc",
-        {"           !endpoint.gate().has_threads() &&\n": ""},
+        {"!endpoint.gate().has_threads() &&": ""},
         ("ucp_proto_test",), "InPlace.Threads*"),
+    "in place, short, without the lock": (
+        "src/ucp/proto/rma/in_place.h",
+        {"Gate::kThreads | Gate::kTracker | Gate::kDevices;": "Gate::kTracker | Gate::kDevices;"},
+        ("ucp_proto_test",), "InPlace.Threads*"),
+    "in place, short, before what a fence holds": (
+        "src/ucp/proto/rma/in_place.h",
+        {"|| !endpoint.is_unfenced() ||": "||"},
+        ("ucp_proto_test",), "InPlace.Nothing*"),
+    "in place, a sampling window that no flush ends": (
+        "src/ucp/lanes/driver/lane_driver.cc",
+        {"    if (now < tracker_->next_event()) return;\n    tracker_->disarm(now);\n    gate_.arm(false);\n": ""},
+        ("ucp_proto_test",), "*InPlace*"),
+    "in place, a sampling window that any flush ends": (
+        "src/ucp/lanes/driver/lane_driver.cc",
+        {"    if (now < tracker_->next_event()) return;\n    tracker_->disarm": "    tracker_->disarm"},
+        ("ucp_proto_test",), "*InPlace*"),
+    "accounts that were forgotten are found again": (
+        "src/ucp/runtime/peer_memory.h",
+        {"                recent_ = {};\n": ""},
+        ("ucp_test",), "PeerMemory*"),
     "a settled worker does not hear of what waits": (
         "src/ucp/endpoint/send_queue.cc",
         {"        host_->is_settled = false;\n        has_backlog_ = true;\n": "        has_backlog_ = true;\n"},

@@ -74,6 +74,13 @@ class Buffer {
         return true;
     }
 
+    // Describe what another one does, which is contiguous: without what only others have.
+    void take_contiguous(const Buffer& other) {
+        address_ = other.address_;
+        length_ = other.length_;
+        class_ = DatatypeClass::kContig;
+    }
+
     // Give the user's state of a generic datatype back. Needed once after a successful open().
     // @return the error of a copy to a device that was under way
     ucs_status_t close();

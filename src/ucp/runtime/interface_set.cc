@@ -284,30 +284,22 @@ unsigned InterfaceSet::poll_all() {
     return events;
 }
 
-// The transport in memory that something came from last is looked at first, and when it has more,
-// mostly alone: the answer to a message need not wait for looks elsewhere. A call that finds
-// nothing has looked at all that is in memory; at networks behind look_everywhere(). To look is to
-// read a word: who has nothing is not called.
-unsigned InterfaceSet::poll(const Nearby* met) {
-    constexpr uint32_t kAlone = 4;
-    sender_ = nullptr;  // a handler of the program's may have thrown
+unsigned InterfaceSet::poll_others(const Nearby& met, unsigned events) {
+    const uct::Interface* const transport = met.transport;
+    if (events != 0 && transport != memories_.front().transport) {
+        look_first_at(transport);
+        if (is_alone()) return events;
+    }
+    for (const Nearby& memory : memories_) {
+        if (memory.transport != transport && memory.interest->is_met()) [[unlikely]]
+            events += memory.transport->progress();
+    }
+    return events + poll_rest();
+}
+
+unsigned InterfaceSet::poll_rest() {
+    if (may_rest()) return 0;
     unsigned events = 0;
-    if (met != nullptr) [[likely]] {
-        uct::Interface* const transport = met->transport;
-        events = transport->progress();
-        if (events != 0) {
-            if (met != memories_.data()) look_first_at(transport);
-            if (++polled_alone_ % kAlone != 0) return events;
-        }
-        for (const Nearby& memory : memories_) {
-            if (memory.transport != transport && memory.interest->is_met()) [[unlikely]]
-                events += memory.transport->progress();
-        }
-    }
-    if (rest_ != 0) {
-        --rest_;
-        return events;
-    }
     if (--until_all_ == 0) [[unlikely]]
         events += poll_all();
     return events + poll_networks();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -30,9 +31,15 @@ class PeerMemory {
         *account = nullptr;
         if (worker == 0 || limit_ == SIZE_MAX) return true;
         size_t& held = account_of(worker);
-        if (bytes > limit_ || held > limit_ - bytes) return false;
-        held += bytes;
+        if (!add_to(held, bytes)) return false;
         *account = &held;
+        return true;
+    }
+    // So much more in an account that has something in it.
+    // @return false: that is more than the peer may have here; nothing was added
+    bool add_to(size_t& account, size_t bytes) const {
+        if (bytes > limit_ || account > limit_ - bytes) return false;
+        account += bytes;
         return true;
     }
     size_t held(uint64_t worker) const {
@@ -44,31 +51,36 @@ class PeerMemory {
     static constexpr size_t kFewAccounts = 256;  // nothing is tidied up before
 
   private:
+    // Accounts that were asked for lately, each in the place that its number has.
+    struct Recent {
+        uint64_t worker = 0;  // 0: none
+        size_t* account = nullptr;
+    };
+    static constexpr size_t kRecent = 64;
+
     size_t& account_of(uint64_t worker) {
-        if (last_ != nullptr && last_worker_ == worker) [[likely]]
-            return *last_;
-        return find_account(worker);
+        Recent& recent = recent_[worker % kRecent];
+        if (recent.worker != worker) [[unlikely]]
+            recent = {worker, &find_account(worker)};
+        return *recent.account;
     }
     [[gnu::noinline]] size_t& find_account(uint64_t worker) {
-        last_ = nullptr;
         auto found = held_.find(worker);
         if (found == held_.end()) {
             if (held_.size() >= most_) {
+                recent_ = {};
                 std::erase_if(held_, [](const auto& account) { return account.second == 0; });
                 most_ = std::max(kFewAccounts, 2 * held_.size());
             }
             found = held_.emplace(worker, 0).first;
         }
-        last_worker_ = worker;
-        last_ = &found->second;
-        return *last_;
+        return found->second;
     }
 
     size_t limit_ = SIZE_MAX;
     std::unordered_map<uint64_t, size_t> held_;  // bytes, by worker
     size_t most_ = kFewAccounts;                 // accounts, before those without bytes go
-    uint64_t last_worker_ = 0;
-    size_t* last_ = nullptr;
+    std::array<Recent, kRecent> recent_;
 };
 
 // What one message takes of its sender's memory here, until it goes.
@@ -88,17 +100,14 @@ class HeldBytes {
             return true;
         }
         if (account == nullptr || bytes == 0) return true;
-        memory_ = &memory;
-        worker_ = worker;
         account_ = account;
         bytes_ = bytes;
         return true;
     }
     // So much more. @return false: there is no room; what was held still is
-    bool grow(size_t bytes) {
+    bool grow(const PeerMemory& memory, size_t bytes) {
         if (bytes_ == 0) return true;
-        size_t* account;
-        if (!memory_->add(worker_, bytes, &account)) return false;
+        if (!memory.add_to(*account_, bytes)) return false;
         bytes_ += bytes;
         return true;
     }
@@ -108,10 +117,8 @@ class HeldBytes {
     }
 
   private:
-    size_t bytes_ = 0;  // 0: none, and nothing else here has a value
-    size_t* account_;
-    PeerMemory* memory_;
-    uint64_t worker_;
+    size_t bytes_ = 0;  // 0: none
+    size_t* account_ = nullptr;
 };
 
 }  // namespace ucp

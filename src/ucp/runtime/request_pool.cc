@@ -149,20 +149,13 @@ void RequestPool::deliver(Request& request) {
 // Of a receive it is within the call: who exchanges messages often finds the one that came before
 // its receive, and need not make progress to learn of it.
 ucs_status_ptr_t RequestPool::deliver_within_call(Request& request) {
-    struct Ending {
-        explicit Ending(bool& ends) : is_ending(ends) { is_ending = true; }
-        ~Ending() { is_ending = false; }
-        bool& is_ending;
-    } const ending(is_ending_call_);
+    const EndingCall ending(is_ending_call_);
     void* const handle = request.handle();
     deliver(request);
     return handle;
 }
 
-ucs_status_ptr_t RequestPool::end_found(Request& request, const OpParams& params) {
-    request.count = 0;
-    request.cleanup = nullptr;
-    if (params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return deliver_within_call(request);
+ucs_status_ptr_t RequestPool::give_found_back(Request& request, const OpParams& params) {
     if (params.has(UCP_OP_ATTR_FIELD_RECV_INFO))
         *params.raw().recv_info.tag_info = request.tag_info;
     return give_back(request, UCS_OK);

@@ -53,6 +53,15 @@ class RequestPool {
     Request* begin(const OpParams& params, Request::CallbackKind kind);
     // The partial request of a receive that is posted in this call. Null if there is no memory.
     Request* begin_posted(const OpParams& params) {
+        Request* const request = begin_found(params);
+        if (request != nullptr && params.has_callback()) {
+            request->on_finish.tag_receive = params.raw().cb.recv;
+            request->user_data = params.user_data();  // which nobody else asks for
+        }
+        return request;
+    }
+    // The same of a receive whose message has come before: end_found() ends it in this call.
+    Request* begin_found(const OpParams& params) {
         uint32_t flags = Request::kPartial;
         void* memory;
         if (params.has(UCP_OP_ATTR_FIELD_REQUEST)) {
@@ -67,10 +76,6 @@ class RequestPool {
         request->pool = this;
         request->flags = flags;
         request->callback_kind = Request::CallbackKind::kTagReceive;
-        if (params.has_callback()) {
-            request->on_finish.tag_receive = params.raw().cb.recv;
-            request->user_data = params.user_data();  // which nobody else asks for
-        }
         return request;
     }
     // ucp_request_alloc(): memory of the pool that the program treats as its own.
@@ -92,9 +97,21 @@ class RequestPool {
         if (is_given_up) [[unlikely]]
             recycle(request);
     }
-    // A receive of begin_posted() has its message when its call ends, and is finished.
+    // A receive of begin_found() has its message and its `tag_info`. Not while is_ending_call().
     // @return what end_call() does
-    ucs_status_ptr_t end_found(Request& request, const OpParams& params);
+    ucs_status_ptr_t end_found(Request& request, const OpParams& params) {
+        request.count = 0;
+        if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) [[unlikely]]
+            return give_found_back(request, params);
+        void* const handle = request.handle();
+        request.set_finished();
+        // As in deliver(): the request may be gone from here on.
+        if (params.has_callback()) {
+            const EndingCall ending(is_ending_call_);
+            params.raw().cb.recv(handle, UCS_OK, &request.tag_info, params.user_data());
+        }
+        return handle;
+    }
     // A callback runs within a call that has started its operation: what that receives in turn ends
     // later.
     bool is_ending_call() const { return is_ending_call_; }
@@ -171,8 +188,20 @@ class RequestPool {
         std::vector<void*> prepared_;
     };
 
+    // However a callback ends that is called within its operation's call.
+    class EndingCall {
+      public:
+        explicit EndingCall(bool& is_ending) : is_ending_(is_ending) { is_ending_ = true; }
+        ~EndingCall() { is_ending_ = false; }
+        EndingCall(EndingCall&&) = delete;
+
+      private:
+        bool& is_ending_;
+    };
+
     void deliver(Request& request);
     ucs_status_ptr_t deliver_within_call(Request& request);
+    [[gnu::noinline]] ucs_status_ptr_t give_found_back(Request& request, const OpParams& params);
     void defer(Request& request);
 
     Gate& gate_;

@@ -91,9 +91,36 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
     return UCS_OK;
 }
 
+template <typename Take>
+[[gnu::always_inline]] inline unsigned FifoInterface::hand_over(Take take) {
+    // However the handlers end.
+    struct Watching {
+        AwaitedWord& next;
+        const Inbox& queue;
+        ~Watching() { next = queue.watch(); }
+    } const watching{next_message_, *inbox_};
+    SenderScope sender(params_.am_table);
+    return take(
+        [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t place) {
+            if (place >= places_ || !sender.admits(senders_[place], id, data, length)) [[unlikely]]
+                return false;
+            return deliver(id, data, length, kept);
+        },
+        [&](uint32_t place, const std::byte* who, size_t length) {
+            if (place < places_) announced(place, {who, length});
+        });
+}
+
+// Mostly called for a message that has come (Interest).
 unsigned FifoInterface::progress() {
-    const bool has_message = next_message_.is_as_expected(control::kNumberMask);
-    unsigned count = has_message ? take_messages() : 0;
+    unsigned count;
+    if (inbox_->has_holes()) [[unlikely]] {
+        count = take_among_holes();
+    } else {
+        count = hand_over([this](auto&& deliver, auto&& announced) {
+            return inbox_->poll(config_.max_poll, deliver, announced);
+        });
+    }
     const JointCopyBoard* const board = config_.joint_copies ? keys_.board() : nullptr;
     if (board != nullptr) {
         // It is made with the first key.
@@ -111,36 +138,6 @@ unsigned FifoInterface::help() {
     if (bytes == 0) return 0;
     spend(bytes);
     return 1;
-}
-
-template <typename Take>
-unsigned FifoInterface::hand_over(Take take) {
-    // However the handlers end.
-    struct Watching {
-        AwaitedWord& next;
-        const Inbox& queue;
-        ~Watching() { next = queue.watch(); }
-    } const watching{next_message_, *inbox_};
-    SenderScope sender(params_.am_table);
-    PeerIdentity* const senders = senders_.get();
-    const uint32_t count = places_;
-    return take(
-        [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t place) {
-            if (place >= count || !sender.admits(senders[place], id, data, length)) [[unlikely]]
-                return false;
-            return deliver(id, data, length, kept);
-        },
-        [&](uint32_t place, const std::byte* who, size_t length) {
-            if (place < count) announced(place, {who, length});
-        });
-}
-
-unsigned FifoInterface::take_messages() {
-    if (inbox_->has_holes()) [[unlikely]]
-        return take_among_holes();
-    return hand_over([this](auto&& deliver, auto&& announced) {
-        return inbox_->poll(config_.max_poll, deliver, announced);
-    });
 }
 
 unsigned FifoInterface::take_among_holes() {

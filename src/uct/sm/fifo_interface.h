@@ -28,7 +28,6 @@ class FifoInterface final : public SmInterface {
 
   private:
     FifoInterface(const Config& config, const InterfaceParams& params, const KeyTable& keys);
-    [[gnu::noinline]] unsigned take_messages();
     [[gnu::noinline]] unsigned help();
     [[gnu::noinline]] unsigned take_among_holes();
     // take(deliver, announced) takes messages from the queue.

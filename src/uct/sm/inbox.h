@@ -57,12 +57,14 @@ class Inbox {
     [[gnu::always_inline]] unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
         unsigned count = 0;
         do {
-            Slot& slot = slots_[next_ & mask_];
+            const uint64_t number = next_;
+            Slot& slot = slots_[number & mask_];
             const uint64_t word = slot.control.load(std::memory_order_acquire);
-            if (!control::is_message(word, next_)) break;
-            fetch_ahead(count);
+            const uint32_t beyond = control::beyond(word, number);
+            if (!control::is_of_message(beyond)) break;
+            fetch_ahead(number, count);
             const size_t length = control::length(word);
-            const uint32_t sender = control::sender(word, next_);
+            const uint32_t sender = beyond >> control::kNumberBits;
             if ((word & (control::kInBuffer | control::kAnnouncement)) == 0) [[likely]] {
                 if (length <= kInline) [[likely]] {
                     try {
@@ -222,12 +224,19 @@ class Inbox {
     // A line takes as long as several messages do. One is fetched ahead at first, since those that
     // are not written yet are the sender's; where one message follows the other, the sender is
     // ahead, and more of its lines may be taken.
-    void fetch_ahead(unsigned consumed) {
+    void fetch_ahead(uint64_t number, unsigned consumed) {
+        if (consumed == 0) {
+            prefetch_to_read(&slots_[(number + 1) & mask_]);
+        } else {
+            fetch_further(number, consumed);
+        }
+    }
+    void fetch_further(uint64_t number, unsigned consumed) {
         constexpr unsigned kAhead = 8;
         if (consumed == 1) {
-            for (unsigned i = 2; i < kAhead; ++i) prefetch_to_read(&slots_[(next_ + i) & mask_]);
+            for (unsigned i = 2; i < kAhead; ++i) prefetch_to_read(&slots_[(number + i) & mask_]);
         }
-        prefetch_to_read(&slots_[(next_ + (consumed == 0 ? 1 : kAhead)) & mask_]);
+        prefetch_to_read(&slots_[(number + kAhead) & mask_]);
     }
     void consume() {
         ++next_;

@@ -86,12 +86,20 @@ inline constexpr uint64_t kNumberMask = uint64_t{(1u << kNumberBits) - 1} << 32;
 constexpr uint64_t number_bits(uint64_t number) {
     return (number + 1) << 32;
 }
+// What the upper half of a word says beyond the message's number: of a word of that message, the
+// sender's place in the upper bits, and 0 in the lower ones.
+constexpr uint32_t beyond(uint64_t word, uint64_t number) {
+    return static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1);
+}
+constexpr bool is_of_message(uint32_t beyond) {
+    return (beyond & ((1u << kNumberBits) - 1)) == 0;
+}
 constexpr bool is_message(uint64_t word, uint64_t number) {
-    return ((word ^ number_bits(number)) & kNumberMask) == 0;
+    return is_of_message(beyond(word, number));
 }
 // Where is_message().
 constexpr uint32_t sender(uint64_t word, uint64_t number) {
-    return (static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1)) >> kNumberBits;
+    return beyond(word, number) >> kNumberBits;
 }
 constexpr uint8_t id(uint64_t word) {
     return word >> kIdShift & kIdMask;

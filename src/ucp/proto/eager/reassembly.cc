@@ -18,7 +18,7 @@ void Reassembly::clear() {
 }
 
 bool Reassembly::charge_more(HeldBytes& held, uint64_t sender, size_t bytes) {
-    if (held.grow(bytes)) return true;
+    if (held.grow(interfaces_.peer_memory(), bytes)) return true;
     interfaces_.too_much(interfaces_.account_of(sender));
     return false;
 }

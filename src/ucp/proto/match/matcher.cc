@@ -11,11 +11,12 @@ TagTable<Bucket>::TagTable() : buckets_(new Bucket[size_t{1} << kInitialBits]) {
 // Elements of one tag keep their order: they leave one bucket in order and share the next one.
 template <typename Bucket>
 void TagTable<Bucket>::grow() {
-    size_t old_count = bucket_count();
+    const size_t old_count = bucket_count_;
     std::unique_ptr<Bucket[]> old(new (std::nothrow) Bucket[old_count * 2]);
     if (!old) return;  // longer lists are slower, not wrong
     old.swap(buckets_);
     --shift_;
+    bucket_count_ *= 2;
     for (size_t i = 0; i < old_count; ++i) {
         while (!old[i].empty()) {
             Element& element = old[i].front();
@@ -85,13 +86,7 @@ void Matcher::withdraw(ExpectedReceive& receive) {
     receive.sequence = 0;
 }
 
-UnexpectedMessage* Matcher::search_unexpected(Tag tag, Tag mask) {
-    if (mask == exact_mask()) {
-        for (UnexpectedMessage& message : by_tag_.bucket(tag)) {
-            if (tag_matches(message.tag, tag, mask)) return &message;
-        }
-        return nullptr;
-    }
+UnexpectedMessage* Matcher::find_in_order(Tag tag, Tag mask) {
     for (UnexpectedMessage& message : arrived_) {
         if (tag_matches(message.tag, tag, mask)) return &message;
     }

@@ -72,7 +72,7 @@ class TagTable {
     Tag mask() const { return mask_; }
     Bucket& bucket(Tag tag) { return buckets_[index(tag & mask_)]; }
     void insert(Element& element) {
-        if (++size_ > bucket_count()) [[unlikely]]
+        if (++size_ > bucket_count_) [[unlikely]]
             grow();
         bucket(element.tag).push_back(element);
     }
@@ -81,18 +81,18 @@ class TagTable {
     size_t size() const { return size_; }
     template <typename Taker>
     void drain(Taker taker) {
-        for (size_t i = 0; i < bucket_count(); ++i)
+        for (size_t i = 0; i < bucket_count_; ++i)
             buckets_[i].clear_and_dispose([&](Element* element) { taker(*element); });
         size_ = 0;
     }
 
   private:
-    size_t bucket_count() const { return size_t{1} << (64 - shift_); }
     size_t index(Tag tag) const { return (tag * 0x9E3779B97F4A7C15u) >> shift_; }
     void grow();
 
     static constexpr unsigned kInitialBits = 8;
     unsigned shift_ = 64 - kInitialBits;
+    size_t bucket_count_ = size_t{1} << kInitialBits;
     Tag mask_ = kFullTagMask;
     size_t size_ = 0;
     std::unique_ptr<Bucket[]> buckets_;
@@ -111,6 +111,8 @@ class TagTable {
 // bits in MPICH. It is taken over from a receive that comes while both tables are empty.
 class Matcher {
   public:
+    // May a posted receive take a message of this tag? If not, none does.
+    bool may_expect(Tag tag) { return !wildcards_.empty() || !exact_.bucket(tag).empty(); }
     // The receive that an arriving message belongs to, taken out of the queues; null if none.
     ExpectedReceive* take_expected(Tag tag) {
         if (!wildcards_.empty()) [[unlikely]]
@@ -140,7 +142,12 @@ class Matcher {
 
     // The earliest message that fits, left in the queues; null if none.
     UnexpectedMessage* find_unexpected(Tag tag, Tag mask) {
-        return by_tag_.size() == 0 ? nullptr : search_unexpected(tag, mask);
+        if (mask != exact_mask()) [[unlikely]]
+            return find_in_order(tag, mask);
+        for (UnexpectedMessage& message : by_tag_.bucket(tag)) {
+            if (tag_matches(message.tag, tag, mask)) return &message;
+        }
+        return nullptr;
     }
     // Keep a message; the caller has found no receive for it.
     void keep(UnexpectedMessage& message) {
@@ -181,8 +188,7 @@ class Matcher {
     }
 
   private:
-    UnexpectedMessage* search_unexpected(Tag tag, Tag mask);
-
+    UnexpectedMessage* find_in_order(Tag tag, Tag mask);
     ExpectedReceive* take_earliest(Tag tag);
     // Make it the exact mask, if it is fit for that and nothing depends on the other one.
     bool adopt(Tag mask);

@@ -8,18 +8,6 @@
 #include "ucs/log/log.h"
 
 namespace ucp {
-namespace {
-
-// Most messages have 8 bytes.
-void copy_plain(void* to, const void* from, size_t length) {
-    if (length == sizeof(uint64_t)) {
-        std::memcpy(to, from, sizeof(uint64_t));
-    } else if (length != 0) {
-        std::memcpy(to, from, length);
-    }
-}
-
-}  // namespace
 
 void TagEngine::clear() {
     const auto give_up = [&](Request& request) {
@@ -80,7 +68,7 @@ inline ucs_status_ptr_t TagEngine::post(const Unpacker& unpacker, Tag tag, Tag m
     TagReceive& receive = request->emplace<TagReceive>();
     receive.tag = tag;
     receive.mask = mask;
-    receive.buffer = unpacker;
+    receive.buffer.take_contiguous(unpacker);
     matcher_.post(receive);
     return request->handle();
 }
@@ -88,26 +76,25 @@ inline ucs_status_ptr_t TagEngine::post(const Unpacker& unpacker, Tag tag, Tag m
 constexpr uint32_t kUnusualReceive =
     UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
 
-// Most receives find no message that waits.
-ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
-                                    OpParams params) {
+ucs_status_ptr_t TagEngine::receive_next(void* buffer, size_t count, Tag tag, Tag mask,
+                                         OpParams params) {
     Unpacker unpacker;
-    if (params.has(kUnusualReceive) || matcher_.unexpected_count() != 0 ||
-        !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
+    if (params.has(kUnusualReceive) || !unpacker.open_contiguous(buffer, count, params.datatype()))
+        [[unlikely]] {
         return receive_any(buffer, count, tag, mask, params);
     }
     return post(unpacker, tag, mask, params);
 }
 
 // The program hears of it in the call, so that most calls need no request.
-ucs_status_ptr_t TagEngine::take_whole(TagMessage& message, const Unpacker& unpacker,
-                                       const OpParams& params) {
+inline ucs_status_ptr_t TagEngine::take_whole(TagMessage& message, const Unpacker& unpacker,
+                                              const OpParams& params) {
     Request* request = nullptr;
     if (params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_REQUEST)) {
-        request = requests_.begin_posted(params);
+        request = requests_.begin_found(params);
         if (request == nullptr) [[unlikely]]
             return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-        request->emplace<TagReceive>().buffer = unpacker;
+        request->emplace<TagReceive>().buffer.take_contiguous(unpacker);
         request->tag_info = {message.tag, message.length};
     } else if (params.has(UCP_OP_ATTR_FIELD_RECV_INFO)) {
         *params.raw().recv_info.tag_info = {message.tag, message.length};
@@ -119,18 +106,22 @@ ucs_status_ptr_t TagEngine::take_whole(TagMessage& message, const Unpacker& unpa
     return request == nullptr ? nullptr : requests_.end_found(*request, params);
 }
 
-ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag mask,
-                                        const OpParams& params) {
+ucs_status_ptr_t TagEngine::receive_waiting(void* buffer, size_t count, Tag tag, Tag mask,
+                                            OpParams params) {
     UnexpectedMessage* const message = matcher_.find_unexpected(tag, mask);
+    if (message == nullptr) return receive_next(buffer, count, tag, mask, params);
+    auto& found = static_cast<TagMessage&>(*message);
     Unpacker unpacker;
-    if (!params.has(kUnusualReceive) &&
-        unpacker.open_contiguous(buffer, count, params.datatype())) {
-        if (message == nullptr) return post(unpacker, tag, mask, params);
-        auto& found = static_cast<TagMessage&>(*message);
-        if (found.kind == TagMessageKind::kWhole && found.length <= unpacker.length() &&
-            !requests_.is_ending_call())
-            return take_whole(found, unpacker, params);
-    }
+    const bool is_plain = !params.has(kUnusualReceive) && found.kind == TagMessageKind::kWhole &&
+                          unpacker.open_contiguous(buffer, count, params.datatype()) &&
+                          found.length <= unpacker.length() && !requests_.is_ending_call();
+    return is_plain ? take_whole(found, unpacker, params)
+                    : receive_any(buffer, count, tag, mask, params);
+}
+
+ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag mask,
+                                        OpParams params) {
+    UnexpectedMessage* const message = matcher_.find_unexpected(tag, mask);
     if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
     ucs_status_t status = UCS_OK;
@@ -210,17 +201,42 @@ TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
     return message;
 }
 
-void TagEngine::keep_whole(Tag tag, const std::byte* payload, size_t length) {
+ucs_status_t TagEngine::arrived_early(Tag tag, const std::byte* payload, size_t length) {
+    if (length > TagMessage::kInlineBytes) return keep_long(tag, payload, length);
     TagMessage* const message = make(tag, TagMessageKind::kWhole, length);
-    if (message == nullptr) [[unlikely]]
-        return keep_lost(tag, length, 0, 0);
-    const size_t outside = length <= TagMessage::kInlineBytes ? 0 : length;
-    if (!reassembly_.charge(message->held, 0, sizeof(*message) + outside)) [[unlikely]] {
-        free(*message);
-        return keep_lost(tag, length, 0, 0, UCS_ERR_EXCEEDS_LIMIT);
+    if (message == nullptr) [[unlikely]] {
+        keep_lost(tag, length, 0, 0);
+    } else if (!reassembly_.charge(message->held, 0, sizeof(*message))) [[unlikely]] {
+        drop_uncharged(*message);
+    } else {
+        copy_plain(message->inline_data, payload, length);
+        keep(*message);
     }
-    copy_plain(message->data, payload, length);
-    keep(*message);
+    return UCS_OK;
+}
+
+ucs_status_t TagEngine::keep_long(Tag tag, const std::byte* payload, size_t length) {
+    if (length > kPiece) {
+        arrived(nullptr, tag, payload, length, 0, 0);
+        return UCS_OK;
+    }
+    TagMessage* const message = make(tag, TagMessageKind::kWhole, length);
+    if (message == nullptr) {
+        keep_lost(tag, length, 0, 0);
+    } else if (!reassembly_.charge(message->held, 0, sizeof(*message) + length)) {
+        drop_uncharged(*message);
+    } else {
+        std::memcpy(message->data, payload, length);
+        keep(*message);
+    }
+    return UCS_OK;
+}
+
+void TagEngine::drop_uncharged(TagMessage& message) {
+    const Tag tag = message.tag;
+    const size_t length = message.length;
+    free(message);
+    keep_lost(tag, length, 0, 0, UCS_ERR_EXCEEDS_LIMIT);
 }
 
 bool TagEngine::charge(TagMessage& message, uint64_t claimed, size_t bytes) {
@@ -242,24 +258,6 @@ void TagEngine::keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t
     message->sync_request = sync_request;
     message->status = status;
     keep(*message);
-}
-
-void TagEngine::free(TagMessage& message) {
-    if (message.data != message.inline_data) std::free(message.data);
-    messages_.destroy(&message);
-}
-
-bool TagEngine::receive_at_once(ExpectedReceive& expected, Tag tag, const void* data,
-                                size_t length) {
-    auto& part = static_cast<TagReceive&>(expected);
-    // Posted receives hold one reference and nothing that would have to be released.
-    if (!part.buffer.is_contiguous() || length > part.buffer.length()) [[unlikely]]
-        return false;
-    copy_plain(part.buffer.data(), data, length);
-    Request& request = Request::of(part);
-    request.tag_info = {tag, length};
-    requests_.end_receive(request);
-    return true;
 }
 
 }  // namespace ucp

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <deque>
 
 #include "ucp/base/request.h"
@@ -91,7 +93,10 @@ class TagEngine : MessageProtocol {
     // Send by whatever protocol suits; the result of the user's call.
     ucs_status_ptr_t send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
                           TagMode mode, const OpParams& params);
-    ucs_status_ptr_t receive(void* buffer, size_t count, Tag tag, Tag mask, OpParams params);
+    ucs_status_ptr_t receive(void* buffer, size_t count, Tag tag, Tag mask, OpParams params) {
+        return matcher_.unexpected_count() == 0 ? receive_next(buffer, count, tag, mask, params)
+                                                : receive_waiting(buffer, count, tag, mask, params);
+    }
     // The earliest message that fits, taken out of the queues if `remove`; null if none.
     TagMessage* probe(Tag tag, Tag mask, bool remove);
     ucs_status_ptr_t receive_message(TagMessage& message, void* buffer, size_t count,
@@ -109,13 +114,27 @@ class TagEngine : MessageProtocol {
     // A message is here as a whole and in one piece: give it to the receive that it goes to by
     // Matcher::take_expected().
     // @return false if its buffer is not contiguous or too small: nothing is done yet
-    bool receive_at_once(ExpectedReceive& expected, Tag tag, const void* data, size_t length);
+    bool receive_at_once(ExpectedReceive& expected, Tag tag, const void* data, size_t length) {
+        auto& part = static_cast<TagReceive&>(expected);
+        // Posted receives hold one reference and nothing that would have to be released.
+        if (!part.buffer.is_contiguous() || length > part.buffer.length()) [[unlikely]]
+            return false;
+        copy_plain(part.buffer.data(), data, length);
+        Request& request = Request::of(part);
+        request.tag_info = {tag, length};
+        requests_.end_receive(request);
+        return true;
+    }
 
     // A message without a receive, with room for `bytes`. @return null if there is no memory
     [[nodiscard]] TagMessage* allocate(Tag tag, TagMessageKind kind, size_t bytes);
     // Let receives and probes find the message.
     void keep(TagMessage& message) { matcher_.keep(message); }
-    void free(TagMessage& message);
+    void free(TagMessage& message) {
+        if (message.data != message.inline_data) [[unlikely]]
+            std::free(message.data);
+        messages_.destroy(&message);
+    }
     // There is no memory for a message. It keeps its place without data, so that the receive that
     // it goes to ends with UCS_ERR_NO_MEMORY and no later message takes it.
     // @throws std::bad_alloc if there is none for that either: its sender's endpoint fails
@@ -128,10 +147,17 @@ class TagEngine : MessageProtocol {
     static Request& whole(ExpectedReceive& expected);
     ucs_status_ptr_t post(const Unpacker& unpacker, Tag tag, Tag mask, const OpParams& params);
     // A whole message for a receive into plain memory, which it fits into.
-    ucs_status_ptr_t take_whole(TagMessage& message, const Unpacker& unpacker,
-                                const OpParams& params);
+    [[gnu::always_inline]] ucs_status_ptr_t take_whole(TagMessage& message,
+                                                       const Unpacker& unpacker,
+                                                       const OpParams& params);
+    // A message that is still to come.
+    [[gnu::noinline]] ucs_status_ptr_t receive_next(void* buffer, size_t count, Tag tag, Tag mask,
+                                                    OpParams params);
+    // One of those that wait, if it fits.
+    [[gnu::noinline]] ucs_status_ptr_t receive_waiting(void* buffer, size_t count, Tag tag,
+                                                       Tag mask, OpParams params);
     [[gnu::noinline]] ucs_status_ptr_t receive_any(void* buffer, size_t count, Tag tag, Tag mask,
-                                                   const OpParams& params);
+                                                   OpParams params);
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message, const OpParams& params);
 
@@ -145,7 +171,11 @@ class TagEngine : MessageProtocol {
     void acknowledge(uint64_t sender, uint64_t sync_request);
     void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,
                  uint64_t sync_sender, uint64_t sync_request);
-    void keep_whole(Tag tag, const std::byte* payload, size_t length);
+    // A message of on_message(): it may have a receive, or has none.
+    [[gnu::noinline]] ucs_status_t arrived_late(Tag tag, const std::byte* payload, size_t length);
+    [[gnu::noinline]] ucs_status_t arrived_early(Tag tag, const std::byte* payload, size_t length);
+    [[gnu::noinline]] ucs_status_t keep_long(Tag tag, const std::byte* payload, size_t length);
+    [[gnu::noinline]] void drop_uncharged(TagMessage& message);
     TagMessage* make(Tag tag, TagMessageKind kind, size_t bytes);
     static ucs_status_t on_message(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
@@ -168,6 +198,15 @@ class TagEngine : MessageProtocol {
     // Charges the message, of which `bytes` are kept, to who sent it. @return false: the sender is
     // cut off, it is freed
     bool charge(TagMessage& message, uint64_t claimed, size_t bytes);
+
+    // Most messages have 8 bytes.
+    static void copy_plain(void* to, const void* from, size_t length) {
+        if (length == sizeof(uint64_t)) {
+            std::memcpy(to, from, sizeof(uint64_t));
+        } else if (length != 0) {
+            std::memcpy(to, from, length);
+        }
+    }
 
     struct Free {
         TagEngine& engine;

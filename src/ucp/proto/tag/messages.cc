@@ -85,6 +85,15 @@ void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
     endpoints_.answer(sender, AmId::kTagSyncAck, std::as_bytes(std::span(&header, 1)));
 }
 
+namespace {
+
+[[gnu::noinline]] ucs_status_t drop_short(size_t length) {
+    ucs::log_warn("a tagged message of {} bytes is too short: dropped", length);
+    return UCS_OK;
+}
+
+}  // namespace
+
 // @param receive  what it goes to; null: no receive was posted
 [[gnu::noinline]] void TagEngine::arrived(Request* receive, Tag tag, const std::byte* payload,
                                           size_t length, uint64_t sync_sender,
@@ -108,25 +117,25 @@ void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
     keep(*message);
 }
 
+// Does nothing but tell the two ways apart, each of which needs its own registers.
 ucs_status_t TagEngine::on_message(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     uint64_t tag;
-    if (length < sizeof(tag)) {
-        ucs::log_warn("a tagged message of {} bytes is too short: dropped", length);
-        return UCS_OK;
-    }
+    if (length < sizeof(tag)) [[unlikely]]
+        return drop_short(length);
     std::memcpy(&tag, data, sizeof(tag));
     const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(tag);
     length -= sizeof(tag);
     auto& self = *static_cast<TagEngine*>(arg);
-    ExpectedReceive* const expected = self.matcher_.take_expected(tag);
-    if (expected != nullptr) {
-        if (!self.receive_at_once(*expected, tag, payload, length)) [[unlikely]]
-            self.arrived(&whole(*expected), tag, payload, length, 0, 0);
-    } else if (length <= kPiece) [[likely]] {
-        self.keep_whole(tag, payload, length);
-    } else {
-        self.arrived(nullptr, tag, payload, length, 0, 0);
-    }
+    return self.matcher_.may_expect(tag) ? self.arrived_late(tag, payload, length)
+                                         : self.arrived_early(tag, payload, length);
+}
+
+ucs_status_t TagEngine::arrived_late(Tag tag, const std::byte* payload, size_t length) {
+    ExpectedReceive* const expected = matcher_.take_expected(tag);
+    if (expected == nullptr) [[unlikely]]
+        return arrived_early(tag, payload, length);
+    if (!receive_at_once(*expected, tag, payload, length)) [[unlikely]]
+        arrived(&whole(*expected), tag, payload, length, 0, 0);
     return UCS_OK;
 }
 

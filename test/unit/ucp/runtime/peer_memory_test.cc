@@ -148,9 +148,9 @@ TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothingWhenTheyAreMany) {
     HeldBytes one, other;
     EXPECT_TRUE(one.open(memory, 1, 60));
     EXPECT_TRUE(other.open(memory, 2, 100));
-    EXPECT_FALSE(other.grow(1));
-    EXPECT_FALSE(one.grow(41));
-    EXPECT_TRUE(one.grow(40));
+    EXPECT_FALSE(other.grow(memory, 1));
+    EXPECT_FALSE(one.grow(memory, 41));
+    EXPECT_TRUE(one.grow(memory, 40));
     EXPECT_EQ(memory.held(1), 100u);
     {
         HeldBytes more;
@@ -164,12 +164,15 @@ TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothingWhenTheyAreMany) {
     HeldBytes kept;
     EXPECT_TRUE(kept.open(memory, 3, 50));
     for (uint64_t worker = 4; worker < 20 * PeerMemory::kFewAccounts; ++worker) {
-        HeldBytes brief;
+        HeldBytes brief, again;
         EXPECT_TRUE(brief.open(memory, worker, 100));
+        if (worker == 4) continue;
+        EXPECT_TRUE(again.open(memory, worker - 1, 100));
+        ASSERT_EQ(memory.held(worker - 1), 100u) << "what it had may be forgotten by now";
     }
     EXPECT_LE(memory.size(), PeerMemory::kFewAccounts);
-    EXPECT_TRUE(kept.grow(50));
-    EXPECT_FALSE(kept.grow(1));
+    EXPECT_TRUE(kept.grow(memory, 50));
+    EXPECT_FALSE(kept.grow(memory, 1));
     kept.release();
     EXPECT_EQ(memory.held(3), 0u);
 }
