@@ -30,7 +30,9 @@ struct SixteenBytes {
 [[gnu::always_inline]] inline void move_short(std::byte* to, const void* source, size_t length) {
     const auto* from = static_cast<const std::byte*>(source);
     if (length == 8) [[likely]] {
-        std::memcpy(to, from, 8);
+        uint64_t word;
+        std::memcpy(&word, from, 8);
+        std::memcpy(to, &word, 8);
     } else if (length >= 16) {
         move_ends<SixteenBytes>(to, from, length);
     } else if (length > 8) {
