@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -265,27 +266,40 @@ Block* new_block(size_t size, abi::Device device) {
     return &state().blocks.back();
 }
 
+constexpr size_t up_to(size_t value, size_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+// Addresses of a block that nothing lies at. @return where in it; nothing: it has no such hole
+std::optional<size_t> take_hole(Block& block, size_t size, size_t alignment) {
+    const auto hole = std::ranges::find_if(block.holes, [&](const auto& one) {
+        return up_to(one.first, alignment) + size <= one.first + one.second;
+    });
+    if (hole == block.holes.end()) return std::nullopt;
+    const auto [begin, length] = *hole;
+    const size_t place = up_to(begin, alignment);
+    block.holes.erase(hole);
+    if (place > begin) block.holes[begin] = place - begin;
+    if (const size_t left = begin + length - place - size; left > 0)
+        block.holes[place + size] = left;
+    return place;
+}
+
 Result allocate(abi::DevicePointer* pointer, size_t size, Kind kind, ContextObject* context,
                 PoolObject* pool = nullptr) {
     if (size == 0) return abi::kInvalidValue;
     State& s = state();
-    const size_t rounded = (size + kUnit - 1) / kUnit * kUnit;
+    const size_t rounded = up_to(size, kUnit);
     const auto take = [&](Block& block) {
-        for (auto hole = block.holes.begin(); hole != block.holes.end(); ++hole) {
-            if (hole->second < rounded) continue;
-            const size_t place = hole->first;
-            const size_t left = hole->second - rounded;
-            block.holes.erase(hole);
-            if (left > 0) block.holes[place + rounded] = left;
-            const uintptr_t base = block.base + place;
-            Region region{base,    size,     kind, block.shadow + place, context, context->device,
-                          ++s.ids, block.fd, place};
-            region.pool = pool;
-            s.regions[base] = region;
-            *pointer = base;
-            return true;
-        }
-        return false;
+        const std::optional<size_t> place = take_hole(block, rounded, kUnit);
+        if (!place) return false;
+        const uintptr_t base = block.base + *place;
+        Region region{base,    size,     kind,  block.shadow + *place, context, context->device,
+                      ++s.ids, block.fd, *place};
+        region.pool = pool;
+        s.regions[base] = region;
+        *pointer = base;
+        return true;
     };
     for (Block& block : s.blocks) {
         if (block.device == context->device && block.pool == pool && take(block))
@@ -299,7 +313,7 @@ Result allocate(abi::DevicePointer* pointer, size_t size, Kind kind, ContextObje
 
 void give_back(const Region& region) {
     State& s = state();
-    const size_t rounded = (region.size + kUnit - 1) / kUnit * kUnit;
+    const size_t rounded = up_to(region.size, kUnit);
     const auto block =
         std::ranges::find_if(s.blocks, [&](const Block& one) { return one.fd == region.fd; });
     if (block == s.blocks.end()) return;
@@ -793,27 +807,22 @@ Result handle_for_range(void* handle, abi::DevicePointer pointer, size_t size, i
 // As the real driver does: pinned memory at addresses that memory of a device had, or will have.
 bool new_host_memory_in_a_block(void** pointer, size_t size) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const auto up = [&](size_t value) { return (value + page - 1) / page * page; };
     State& s = state();
-    const size_t rounded = up(size);
+    const size_t rounded = up_to(size, page);
     for (Block& block : s.blocks) {
         if (block.pool != nullptr) continue;
-        const auto hole = std::ranges::find_if(block.holes, [&](const auto& one) {
-            return up(one.first) + rounded <= one.first + one.second;
-        });
-        if (hole == block.holes.end()) continue;
-        const auto [begin, length] = *hole;
-        const size_t place = up(begin);
-        auto* const bytes = static_cast<std::byte*>(map(
-            -1, rounded, PROT_READ | PROT_WRITE, 0, reinterpret_cast<void*>(block.base + place)));
-        if (bytes == nullptr) return false;
-        block.holes.erase(hole);
-        if (place > begin) block.holes[begin] = place - begin;
-        if (const size_t left = begin + length - place - rounded; left > 0)
-            block.holes[place + rounded] = left;
-        const auto base = reinterpret_cast<uintptr_t>(bytes);
-        s.regions[base] = {base,    rounded,  Kind::kPinned, bytes, current(), current()->device,
-                           ++s.ids, block.fd, place};
+        const std::optional<size_t> place = take_hole(block, rounded, page);
+        if (!place) continue;
+        const uintptr_t base = block.base + *place;
+        auto* const bytes = static_cast<std::byte*>(
+            map(-1, rounded, PROT_READ | PROT_WRITE, 0, reinterpret_cast<void*>(base)));
+        const Region region{base,    rounded,  Kind::kPinned, bytes, current(), current()->device,
+                            ++s.ids, block.fd, *place};
+        if (bytes == nullptr) {
+            give_back(region);
+            return false;
+        }
+        s.regions[base] = region;
         *pointer = bytes;
         return true;
     }

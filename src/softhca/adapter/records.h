@@ -6,16 +6,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ucs/sys/spin_lock.h"
+
 // What adapters know of each other's objects: plain records in a segment, addressed by number.
 // In the host-wide fabric the segment is shared memory and any process may act on a record under
 // its lock; in the virtual fabric it is private memory. Everything that only its owner touches
 // (send queues, user pointers) stays out of here. No pointers: only numbers and offsets.
 
 namespace softhca {
-
-inline void cpu_relax() {
-    __builtin_ia32_pause();
-}
 
 // A lock inside the segment that outlives its holder. The word names the holding process by a
 // token; a waiter that finds that process dead takes the lock over and is told so. What the lock
@@ -50,7 +48,7 @@ class RobustLock {
                 }
                 sched_yield();
             }
-            cpu_relax();
+            ucs::cpu_relax();
         }
     }
 

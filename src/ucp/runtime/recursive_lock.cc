@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "ucs/sys/spin_lock.h"
+
 namespace ucp {
 namespace {
 
@@ -14,14 +16,6 @@ constexpr unsigned kLooks = 40;
 // holder is at a long copy.
 constexpr unsigned kYields = 100;
 constexpr std::chrono::microseconds kNap{50};
-
-void relax() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield" ::: "memory");
-#endif
-}
 
 }  // namespace
 
@@ -33,7 +27,7 @@ void RecursiveLock::wait(std::thread::id self) {
             return;
         }
         if (round < kLooks) {
-            relax();
+            ucs::cpu_relax();
         } else if (round < kLooks + kYields) {
             sched_yield();
         } else {

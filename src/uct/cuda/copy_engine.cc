@@ -142,9 +142,9 @@ ucs_status_t CopyContext::begin_list(Direction direction, std::span<const Kernel
     void* arguments[] = {&list, &count, &end};
     abi::Result result = driver_.launch(function, std::min(count, kListBlocks), 1, 1, kListThreads,
                                         1, 1, 0, lane.stream, arguments, nullptr);
-    if (result == abi::kSuccess && writes_values_) lane.begun = end.number;
     if (result == abi::kSuccess && !writes_values_) result = mark(lane);
     if (result != abi::kSuccess) return failed(result, "a kernel");
+    lane.begun = end.number;
     *ticket = {this, direction, lane.begun};
     return UCS_OK;
 }
@@ -284,9 +284,7 @@ class LookedUp {
                                   abi::DevicePointer address) {
         for (CopyEngine::Found& entry : entries_) {
             if (address - entry.base >= entry.length) continue;
-            unsigned long long number = 0;
-            if (held.is_held(entry.number) ||
-                (driver.ask(abi::kPointerBufferId, address, &number) && number == entry.number))
+            if (held.is_held(entry.number) || driver.allocation_at(address) == entry.number)
                 return &entry;
             entry = {};
         }
@@ -315,9 +313,7 @@ thread_local LookedUp looked_up;
 
 uint64_t CopyEngine::number_at(const void* address) const {
     const Found* const known = looked_up.find_held(held_, device_pointer(address));
-    if (known != nullptr) return known->number;
-    unsigned long long number = 0;
-    return driver_.ask(abi::kPointerBufferId, device_pointer(address), &number) ? number : 0;
+    return known != nullptr ? known->number : driver_.allocation_at(device_pointer(address));
 }
 
 CopyEngine::Found CopyEngine::look_up(const void* address) const {

@@ -448,15 +448,13 @@ void DirectCopies::flush(CopyContext& context, Direction direction, DirectCopy::
 bool DirectCopies::find_way(const ucs::MemoryExport& described, const CopyContext& context,
                             Place* place) {
     for (Way& way : ways_) {
-        const Mapping& mapping = *way.mapping;
-        if (mapping.owner.buffer != described.buffer ||
-            mapping.owner.process != described.process || mapping.context != &context ||
+        Mapping& mapping = *way.mapping;
+        if (!mapping.is_of(described.process, described.buffer, context) ||
             mapping.owner.size != described.size ||
             mapping.is_unwanted.load(std::memory_order_relaxed))
             continue;
         ++way.copies;
-        place->mapping = way.mapping;
-        place->address = reinterpret_cast<std::byte*>(mapping.import.address + described.offset);
+        *place = Place::in(mapping, described.offset);
         return true;
     }
     return false;

@@ -170,6 +170,11 @@ class Driver {
         void* values[] = {value};
         return pointer_get_attributes(1, &attribute, values, address) == abi::kSuccess;
     }
+    // The number of the allocation at an address, which no other one gets; 0: there is none.
+    uint64_t allocation_at(abi::DevicePointer address) const {
+        unsigned long long number = 0;
+        return ask(abi::kPointerBufferId, address, &number) ? number : 0;
+    }
     // The primary context of a device, to be released. @return false: the program uses none
     bool retain_in_use(abi::Context* context, abi::Device device) const;
     // The context that is current, and its device. @return false: there is none

@@ -19,11 +19,6 @@ Exports::Exports(CopyEngine& engine)
       token_(ucs::unique_id()),
       descriptors_(process_, token_) {}
 
-uint64_t Exports::buffer_at(const Driver& driver, abi::DevicePointer address) {
-    unsigned long long number = 0;
-    return driver.ask(abi::kPointerBufferId, address, &number) ? number : 0;
-}
-
 namespace {
 
 // A range of virtual memory may hold many allocations: the one that lies at a place.
@@ -178,14 +173,14 @@ HandleKind Exports::take_of_pool(abi::Pool pool, uint64_t kinds, ucs::MemoryExpo
 void Exports::forget(uint64_t buffer) {
     std::lock_guard lock(mutex_);
     const auto known = known_.find(buffer);
-    if (known == known_.end() || buffer_at(driver_, known->second.base) == buffer) return;
+    if (known == known_.end() || driver_.allocation_at(known->second.base) == buffer) return;
     descriptors_.withdraw(buffer);
     known_.erase(known);
 }
 
 void Exports::forget_freed() {
     std::erase_if(known_, [this](const auto& known) {
-        if (buffer_at(driver_, known.second.base) == known.first) return false;
+        if (driver_.allocation_at(known.second.base) == known.first) return false;
         descriptors_.withdraw(known.first);
         return true;
     });

@@ -39,9 +39,6 @@ class Exports {
     // If the allocation has been freed, what stands for it is closed.
     void forget(uint64_t buffer);
 
-    // The number of the allocation at an address; 0: none.
-    static uint64_t buffer_at(const Driver& driver, abi::DevicePointer address);
-
   private:
     // From so many on, those that have been freed are forgotten.
     static constexpr size_t kMany = 1024;

@@ -74,8 +74,7 @@ constexpr std::chrono::milliseconds kPause{1};
 
 Mapping* Mappings::find(uint64_t process, uint64_t buffer, const CopyContext& context) {
     for (const std::unique_ptr<Mapping>& mapping : mappings_) {
-        if (mapping->owner.buffer == buffer && mapping->owner.process == process &&
-            mapping->context == &context && mapping->state != Mapping::State::kClosing)
+        if (mapping->is_of(process, buffer, context) && mapping->state != Mapping::State::kClosing)
             return mapping.get();
     }
     return nullptr;

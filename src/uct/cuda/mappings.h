@@ -52,6 +52,10 @@ struct Mapping {
     unsigned users = 0;  // who has taken it
     uint64_t last_use = 0;
     std::atomic<bool> is_unwanted{false};  // closed when the last user is gone
+
+    bool is_of(uint64_t process, uint64_t buffer, const CopyContext& in) const {
+        return owner.buffer == buffer && owner.process == process && context == &in;
+    }
 };
 
 // The ways from this process's contexts to memory of other processes, and of other devices.

@@ -161,7 +161,7 @@ ucs_status_t CudaMemory::export_dma_buf(const void* address, size_t length, ucs:
 }
 
 bool CudaMemory::is_freed(uint64_t buffer, uint64_t base) {
-    if (Exports::buffer_at(engine_.driver(), base) == buffer) return false;
+    if (engine_.driver().allocation_at(base) == buffer) return false;
     exports_.forget(buffer);
     return true;
 }

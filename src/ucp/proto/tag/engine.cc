@@ -81,7 +81,7 @@ ucs_status_ptr_t TagEngine::receive_next(void* buffer, size_t count, Tag tag, Ta
     Unpacker unpacker;
     if (params.has(kUnusualReceive) || !unpacker.open_contiguous(buffer, count, params.datatype()))
         [[unlikely]] {
-        return receive_any(buffer, count, tag, mask, params);
+        return receive_any(buffer, count, tag, mask, nullptr, params);
     }
     return post(unpacker, tag, mask, params);
 }
@@ -116,12 +116,11 @@ ucs_status_ptr_t TagEngine::receive_waiting(void* buffer, size_t count, Tag tag,
                           unpacker.open_contiguous(buffer, count, params.datatype()) &&
                           found.length <= unpacker.length() && !requests_.is_ending_call();
     return is_plain ? take_whole(found, unpacker, params)
-                    : receive_any(buffer, count, tag, mask, params);
+                    : receive_any(buffer, count, tag, mask, message, params);
 }
 
 ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag mask,
-                                        OpParams params) {
-    UnexpectedMessage* const message = matcher_.find_unexpected(tag, mask);
+                                        UnexpectedMessage* message, OpParams params) {
     if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
     ucs_status_t status = UCS_OK;

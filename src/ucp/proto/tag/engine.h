@@ -156,8 +156,9 @@ class TagEngine : MessageProtocol {
     // One of those that wait, if it fits.
     [[gnu::noinline]] ucs_status_ptr_t receive_waiting(void* buffer, size_t count, Tag tag,
                                                        Tag mask, OpParams params);
+    // @param message  of those, the one that fits; null: none does
     [[gnu::noinline]] ucs_status_ptr_t receive_any(void* buffer, size_t count, Tag tag, Tag mask,
-                                                   OpParams params);
+                                                   UnexpectedMessage* message, OpParams params);
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message, const OpParams& params);
 
