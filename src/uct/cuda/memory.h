@@ -5,7 +5,7 @@
 
 #include "ucs/memory/detector.h"
 #include "uct/cuda/copy_engine.h"
-#include "uct/cuda/direct.h"
+#include "uct/cuda/direct_copies.h"
 #include "uct/cuda/exports.h"
 #include "uct/cuda/mappings.h"
 #include "uct/cuda/places.h"

@@ -96,6 +96,12 @@ void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> 
     }
     total_ = 0;
     for (const ucs::MemoryPiece& piece : pieces_) total_ += piece.length;
+    is_used_ = false;
+}
+
+void StagedTransfer::use() {
+    if (is_used_) return;
+    is_used_ = true;
     index_ = start_ = pending_ = 0;
     context_index_ = SIZE_MAX;
     turn_ = 0;
@@ -214,6 +220,7 @@ ucs_status_t StagedTransfer::load(Window& window, size_t offset) {
 }
 
 ucs_status_t StagedTransfer::read(size_t offset, void* to, size_t length) {
+    use();
     if (status_ != UCS_OK) return status_;
     if (offset > total_ || length > total_ - offset) return UCS_ERR_INVALID_PARAM;
     auto* out = static_cast<std::byte*>(to);
@@ -270,6 +277,7 @@ ucs_status_t StagedTransfer::flush() {
 // In a window that is written to, the places in the chunk are those in the sequence, so that parts
 // that follow each other lie together; what comes out of order begins a window of its own.
 ucs_status_t StagedTransfer::write(size_t offset, const void* from, size_t length) {
+    use();
     if (offset > total_ || length > total_ - offset) return UCS_ERR_INVALID_PARAM;
     const auto* in = static_cast<const std::byte*>(from);
     while (length > 0 && status_ == UCS_OK) {
@@ -312,6 +320,13 @@ void StagedTransfer::abandon() {
 }
 
 ucs_status_t StagedTransfer::finish() {
+    const ucs_status_t status = is_used_ ? end_windows() : UCS_OK;
+    if (is_held_) engine_->held().release(memory.allocation);
+    pool_.put_transfer(this);
+    return status;
+}
+
+ucs_status_t StagedTransfer::end_windows() {
     (void)flush();
     ucs_status_t status = status_;
     for (Window& window : windows_) {
@@ -320,8 +335,6 @@ ucs_status_t StagedTransfer::finish() {
         if (status == UCS_OK) status = end;
         release(window);
     }
-    if (is_held_) engine_->held().release(memory.allocation);
-    pool_.put_transfer(this);
     return status;
 }
 

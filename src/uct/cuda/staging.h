@@ -77,6 +77,10 @@ class StagedTransfer final : public ucs::StagedCopy {
         CopyContext::Ticket ticket;
     };
 
+    // Most operations that know the buffer's memory copy it some other way: what only a transfer
+    // needs is made ready by the first part.
+    void use();
+    ucs_status_t end_windows();
     ucs_status_t load(Window& window, size_t offset);
     ucs_status_t flush();
     // Copy between [offset, offset + length) of the pieces and staging memory.
@@ -96,9 +100,11 @@ class StagedTransfer final : public ucs::StagedCopy {
     StagingPool& pool_;
     CopyEngine* engine_ = nullptr;
     bool is_held_ = false;  // the allocation that the only piece lies in
+    bool is_used_ = false;
     std::span<const ucs::MemoryPiece> pieces_;
     size_t total_ = 0;
     ucs::MemoryPiece only_{};
+    // Since use():
     size_t index_ = 0, start_ = 0;  // the piece that the next access is likely to begin in
     size_t context_index_ = SIZE_MAX;
     CopyContext* context_ = nullptr;  // of the piece of that index

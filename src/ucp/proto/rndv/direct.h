@@ -92,22 +92,20 @@ class DirectPath {
     // Gives the requests whose copies have ended to `ended(Request&, ucs_status_t)`.
     template <typename Ended>
     unsigned run_deferred(Ended ended) {
-        unsigned count = 0;
-        // What ends may begin others.
-        auto looked_at = std::exchange(copies_, {});
-        std::erase_if(looked_at, [&](const Copy& copy) {
+        std::erase_if(copies_, [&](const Copy& copy) {
             const ucs_status_t status = copy.copy->test();
             if (status == UCS_INPROGRESS) return false;
             ended_.emplace_back(copy.request, status);
             return true;
         });
-        looked_at.insert(looked_at.end(), copies_.begin(), copies_.end());
-        copies_ = std::move(looked_at);
         if (!copies_.empty()) requests_.run_soon();
-        for (const auto& [request, status] : std::exchange(ended_, {})) {
-            ++count;
-            ended(*request, status);
-        }
+        // What ends may begin others, or look at them.
+        std::vector<std::pair<Request*, ucs_status_t>> now;
+        now.swap(ended_);
+        for (const auto& [request, status] : now) ended(*request, status);
+        const auto count = static_cast<unsigned>(now.size());
+        now.clear();
+        if (ended_.capacity() == 0) ended_.swap(now);  // its memory is used again
         return count;
     }
     bool has_copies() const { return !copies_.empty(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "uct/cuda/direct.h"
+#include "uct/cuda/direct_copies.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ucs/memory/detector.h"
+#include "uct/cuda/copy_engine.h"
+#include "uct/cuda/mappings.h"
+#include "uct/cuda/staging.h"
+
+namespace uct::cuda {
+
+class DirectQueue;
+class DirectCopies;
+
+// One copy out of memory that was described, or into it. The other side is device memory or pinned
+// memory, or else host memory that is copied through a few chunks of staging memory, of which the
+// processor empties or fills one while the device is busy with the others.
+class DirectCopy final : public ucs::AsyncCopy {
+  public:
+    struct Plan {
+        CopyContext* context = nullptr;
+        Mapping* mapping = nullptr;  // one side is in it; null: memory of this process
+        Direction direction = Direction::kWithin;
+        std::byte* to = nullptr;
+        const std::byte* from = nullptr;
+        size_t length = 0;
+    };
+
+    explicit DirectCopy(DirectCopies& owner) : owner_(owner) {}
+
+    const Plan& plan() const { return plan_; }
+    // @param queue  where it waits for handed_over(); null: begin_in_windows() follows, since the
+    //  host's side is not pinned
+    void open(const Plan& plan, DirectQueue* queue) {
+        plan_ = plan;
+        queue_ = queue;
+    }
+    ucs_status_t begin_in_windows(StagingPool& staging);
+    // Begun by somebody else, or not. @param list  staging memory that is this copy's from now on,
+    //  or null
+    void handed_over(ucs_status_t status, const CopyContext::Ticket& ticket, std::byte* list);
+    // Or the resident kernel has it.
+    void handed_over(Resident& resident, uint32_t number);
+
+    ucs_status_t test() override;
+    // After the end: gives back what it took.
+    void close(StagingPool& staging);
+
+  private:
+    static constexpr uint32_t kPollsPerQuery = 1024;
+
+    enum class State : uint8_t { kWaiting, kBegun, kResident, kInWindows, kFailed };
+    struct Window {
+        std::byte* chunk = nullptr;
+        size_t length = 0;  // 0: nothing was begun
+        CopyContext::Ticket ticket;
+    };
+    struct Windows {
+        static constexpr size_t kCount = 4;
+        Window windows[kCount];
+        unsigned turn = 0;                // the window that ends next
+        size_t begun = 0, delivered = 0;  // bytes, of which the device was told, and that are there
+    };
+
+    ucs_status_t ask(const CopyContext::Ticket& ticket);
+    ucs_status_t ask_resident();
+    ucs_status_t test_windows();
+    ucs_status_t fill(Window& window);
+    void wait_for_windows();
+
+    // What is polled comes first.
+    std::atomic<State> state_{State::kWaiting};
+    uint32_t polls_ = 0;
+    CopyContext::Ticket ticket_;
+    DirectQueue* queue_ = nullptr;
+    Plan plan_;
+    DirectCopies& owner_;
+    std::byte* list_ = nullptr;
+    Resident* resident_ = nullptr;
+    uint32_t number_ = 0;  // of the resident kernel's
+    ucs_status_t status_ = UCS_OK;
+    std::unique_ptr<Windows> windows_;  // kept for the next that goes in windows
+};
+
+}  // namespace uct::cuda
