@@ -186,6 +186,7 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     handlers_.admits_arg = this;
     handlers_.asked = ids_with_claims();
     handlers_.sender = &sender_;
+    handlers_.is_enough = &is_enough_;
     if (has_checksums) checked_.emplace(handlers_, uct::CheckedMessages::Report{corrupted, this});
     if (copy_threads != 0) copy_threads_ = std::make_unique<uct::CopyThreads>(copy_threads);
     const uct::InterfaceParams params{context.clock(),

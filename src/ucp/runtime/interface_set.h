@@ -204,12 +204,15 @@ class InterfaceSet {
     // look is to read a word: who has nothing is not called.
     unsigned poll(const Nearby* met) {
         sender_ = nullptr;  // a handler of the program's may have thrown
+        is_enough_ = false;
         if (met == nullptr) return poll_rest();
         const unsigned events = met->transport->progress();
         if (events != 0 && met == memories_.data() && is_alone()) [[likely]]
             return events;
         return poll_others(*met, events);
     }
+    // A handler: the program has something to do before this poll() takes more.
+    void enough() { is_enough_ = true; }
     // The next poll() looks at every transport: if it finds nothing, nothing had come.
     void look_everywhere();
     ucs::Time next_deadline() const;
@@ -245,6 +248,7 @@ class InterfaceSet {
     std::optional<uct::CheckedMessages> checked_;     // if messages bear checksums
     std::unique_ptr<uct::CopyThreads> copy_threads_;  // of UCX_BULK_WORKERS; null: none
     uct::PeerIdentity* sender_ = nullptr;  // of the message that is being handled, if known
+    bool is_enough_ = false;
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  // those to be polled seldom
     uint32_t network_polls_ = 0;

@@ -72,6 +72,10 @@ struct AmTable {
     uint32_t asked = 0;
     // Set while a message is handled whose sender is known.
     PeerIdentity** sender = nullptr;
+    // Set by a handler: who calls progress has something to do before more is taken. A transport
+    // that can leave messages where they are does so until the next call.
+    const bool* is_enough = &kNever;
+    static constexpr bool kNever = false;
 };
 
 // What a worker gives an interface that it opens. All references outlive the interface.

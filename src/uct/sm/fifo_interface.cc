@@ -118,7 +118,7 @@ unsigned FifoInterface::progress() {
         count = take_among_holes();
     } else {
         count = hand_over([this](auto&& deliver, auto&& announced) {
-            return inbox_->poll(config_.max_poll, deliver, announced);
+            return inbox_->poll(config_.max_poll, deliver, announced, is_enough());
         });
     }
     const JointCopyBoard* const board = config_.joint_copies ? keys_.board() : nullptr;
@@ -142,7 +142,7 @@ unsigned FifoInterface::help() {
 
 unsigned FifoInterface::take_among_holes() {
     return hand_over([this](auto&& deliver, auto&& announced) {
-        return inbox_->take(config_.max_poll, deliver, announced);
+        return inbox_->take(config_.max_poll, deliver, announced, is_enough());
     });
 }
 

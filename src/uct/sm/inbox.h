@@ -49,12 +49,13 @@ class Inbox {
         return {&slots_[next_ & mask_].control, control::number_bits(next_)};
     }
 
-    // Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
-    // the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It
-    // may do anything but destroy the inbox; a message whose handler throws is taken.
-    // announced(sender, data, length): who is there now.
+    // Take at most `most` messages, no more after one that sets `is_enough`. deliver(id, data,
+    // length, descriptor, sender) -> bool: true if the descriptor was kept; `sender` is the place
+    // of who sent it, 0 where there is one alone. It may do anything but destroy the inbox; a
+    // message whose handler throws is taken. announced(sender, data, length): who is there now.
     template <typename Deliver, typename Announced>
-    [[gnu::always_inline]] unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
+    [[gnu::always_inline]] unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced,
+                                         const bool& is_enough = AmTable::kNever) {
         unsigned count = 0;
         do {
             const uint64_t number = next_;
@@ -86,16 +87,17 @@ class Inbox {
                 announced(sender, slot.data, length);
             }
             consume();
-        } while (++count < most);
+        } while (++count < most && !is_enough);
         return count;
     }
 
     // The same of many senders while has_holes(), with what has come into holes in its place.
     template <typename Deliver, typename Announced>
-    unsigned take(unsigned most, Deliver&& deliver, Announced&& announced) {
+    unsigned take(unsigned most, Deliver&& deliver, Announced&& announced,
+                  const bool& is_enough = AmTable::kNever) {
         unsigned count = 0;
         // Who has filled a hole may have sent more since: what is seen of that comes behind.
-        while (count < most && has_message()) {
+        while (count < most && !is_enough && has_message()) {
             count += take_late(deliver, announced);
             count += poll(1, deliver, announced);
         }

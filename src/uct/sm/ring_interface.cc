@@ -84,13 +84,6 @@ void RingInterface::abandon(RingInbox& inbox) {
     interest_.mark();
 }
 
-// What one call copies has its limit: those that it has not looked at come first in the next.
-void RingInterface::look_first_behind(size_t index) {
-    const auto behind = static_cast<ptrdiff_t>(index) + 1;
-    std::rotate(inboxes_.begin(), inboxes_.begin() + behind, inboxes_.end());
-    std::rotate(watches_.begin(), watches_.begin() + behind, watches_.end());
-}
-
 void RingInterface::drop_orphans() {
     has_orphans_ = false;
     const auto gone = std::erase_if(inboxes_, [this](const std::unique_ptr<RingInbox>& inbox) {
@@ -130,19 +123,24 @@ unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
             inbox.gate->hold(id, data, length);
             return false;
         },
-        [](uint32_t, const std::byte*, size_t) {});
+        [](uint32_t, const std::byte*, size_t) {}, is_enough());
 }
 
 unsigned RingInterface::progress() {
     unsigned count = 0;
     size_t bytes = 0;
     // Handlers may make and abandon queues; none is freed before the loop ends.
-    for (size_t i = 0; i < watches_.size(); ++i) {
+    const size_t first = first_ < watches_.size() ? first_ : 0;
+    for (size_t looked = 0; looked < watches_.size(); ++looked) {
+        size_t i = first + looked;
+        if (i >= watches_.size()) i -= watches_.size();
         if (!watches_[i].is_as_expected(control::kNumberMask)) [[likely]]
             continue;
         count += take_messages(i, &bytes);
-        if (bytes >= copies().turn_bytes()) [[unlikely]] {
-            look_first_behind(i);
+        // What one call copies has its limit, and the program may have something to do first: those
+        // that were not looked at come first in the next call.
+        if (bytes >= copies().turn_bytes() || is_enough()) {
+            first_ = i + 1;
             break;
         }
     }

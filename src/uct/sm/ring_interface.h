@@ -42,7 +42,6 @@ class RingInterface final : public SmInterface {
   private:
     RingInterface(const Config& config, const InterfaceParams& params);
     [[gnu::noinline]] unsigned take_messages(size_t index, size_t* bytes);
-    [[gnu::noinline]] void look_first_behind(size_t index);
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();
@@ -53,6 +52,7 @@ class RingInterface final : public SmInterface {
     // Of each of them: all are looked at in each progress, which takes a line of each queue and no
     // other memory but this.
     std::vector<AwaitedWord> watches_;
+    size_t first_ = 0;  // the queue that the next progress looks at first; none: the first one
     bool has_orphans_ = false;
 };
 

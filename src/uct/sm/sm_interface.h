@@ -105,6 +105,9 @@ class SmInterface : public Interface {
         return dispatch_am(params_.am_table, id, data, length, descriptor);
     }
 
+    // AmTable::is_enough.
+    const bool& is_enough() const { return *params_.am_table.is_enough; }
+
     // What progress() does besides polling. @return what it did; 0: no need to do it again
     unsigned after_poll() {
         unsigned count = 0;

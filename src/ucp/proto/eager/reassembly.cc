@@ -106,7 +106,10 @@ ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
     if (whole) self.messages_.erase(found);
     const ucs_status_t status = sink.store(sink.target, offset, payload, bytes);
     if (!whole && status != UCS_OK) self.messages_.erase(id);
-    if (whole || status != UCS_OK) sink.finish(sink.target, status);
+    if (whole || status != UCS_OK) {
+        sink.finish(sink.target, status);
+        self.interfaces_.enough();
+    }
     return UCS_OK;
 }
 
