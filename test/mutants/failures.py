@@ -98,6 +98,18 @@ MUTANTS = {
         "src/uct/ib/base/ib_interface.cc",
         {"        kept_receives_.insert(kept_receives_.begin(), completions + taken + 1, completions + count);\n": ""},
         ("ucp_test", "uct_test"), "*ThrowingCallbacks*:*AHandlerThatThrows*"),
+    "a call takes more than the program waits for": (
+        "src/ucp/proto/tag/messages.cc",
+        {"    if (!matcher_.has_expected()) interfaces_->enough();\n": ""},
+        ("ucp_proto_test",), "*Exchanges*"),
+    "a call ends with any receive": (
+        "src/ucp/proto/tag/messages.cc",
+        {"    if (!matcher_.has_expected()) interfaces_->enough();\n": "    interfaces_->enough();\n"},
+        ("ucp_proto_test",), "*Exchanges*"),
+    "a pair's queue in use keeps the others waiting": (
+        "src/uct/sm/ring_interface.cc",
+        {"            first_ = i + 1;\n": "            first_ = i;\n"},
+        ("uct_test",), "SmRings.*"),
     "a pack that throws leaves its slot empty": (
         "src/uct/sm/fifo_interface.cc",
         {"        slot.control.store(outbox_->word(number, 0, 0, control::kNothing),\n"

@@ -134,6 +134,7 @@ Peer::Peer(Component& component, const TransportCase& which, uint64_t worker_id,
     for (unsigned id = 0; id < kMaxAmId; ++id) {
         args_[id] = {this, static_cast<uint8_t>(id)};
         table_.entries[id] = {&Peer::handle, &args_[id]};
+        table_.is_enough = &is_enough;
     }
     for (const Resource& resource : component.resources()) {
         if (resource.transport != which.transport) continue;

@@ -91,6 +91,7 @@ class Peer {
     std::function<void(const Message&)> on_message;  // called by handlers, if set
     bool keep = false;                               // handlers keep what they get
     bool runs = true;                                // World::progress() progresses this peer
+    bool is_enough = false;                          // AmTable::is_enough
 
     std::unique_ptr<MemoryDomain> domain;
     std::unique_ptr<Interface> interface;

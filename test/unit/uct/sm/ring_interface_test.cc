@@ -44,6 +44,49 @@ TEST(SmRings, OneCallTakesNoMoreThanATurnAndAllHaveTheirs) {
     EXPECT_GT(calls, kSenders / 3 + 1);
 }
 
+// What comes after a message behind which the program has something to do waits for the next call,
+// and who sends much keeps nobody else waiting.
+TEST(SmRings, ACallEndsWhereAHandlerHasEnough) {
+    constexpr size_t kSenders = 4, kEach = 6;
+    World world({"sm_ring", "sm_ring"}, kSenders + 1);
+    Peer& receiver = world.peer(0);
+    receiver.runs = false;
+    receiver.on_message = [&](const Message&) { receiver.is_enough = true; };
+    for (size_t i = 1; i <= kSenders; ++i) {
+        Endpoint& endpoint = world.connect(i, 0);
+        for (size_t count = 0; count < kEach; ++count)
+            ASSERT_EQ(endpoint.am_short(static_cast<uint8_t>(i), 0, nullptr, 0), UCS_OK);
+    }
+    for (size_t lap = 0; lap < kEach; ++lap) {
+        std::set<uint8_t> senders;
+        for (size_t i = 0; i < kSenders; ++i) {
+            receiver.is_enough = false;
+            receiver.interface->progress();
+            ASSERT_EQ(receiver.received.size(), lap * kSenders + i + 1);
+            senders.insert(receiver.received.back().id);
+        }
+        EXPECT_EQ(senders.size(), kSenders);
+    }
+    EXPECT_FALSE(receiver.interface->interest().is_met());
+}
+
+TEST(SmFifos, ACallEndsWhereAHandlerHasEnough) {
+    World world({"sm_fifo", "sm_fifo"}, 2);
+    Peer& receiver = world.peer(0);
+    receiver.runs = false;
+    receiver.on_message = [&](const Message&) {
+        receiver.is_enough = receiver.received.size() == 2;
+    };
+    Endpoint& endpoint = world.connect(1, 0);
+    for (uint8_t id = 1; id <= 5; ++id) ASSERT_EQ(endpoint.am_short(id, 0, nullptr, 0), UCS_OK);
+    receiver.interface->progress();
+    EXPECT_EQ(receiver.received.size(), 2u);
+    EXPECT_TRUE(receiver.interface->interest().is_met());
+    receiver.is_enough = false;
+    receiver.interface->progress();
+    EXPECT_EQ(receiver.received.size(), 5u);
+}
+
 class SmInterest : public testing::TestWithParam<const char*> {};
 
 // What a worker leaves out would have done nothing, and it leaves out nothing else.

@@ -260,6 +260,62 @@ TEST_F(LongMessages, ThatAWorkerLeavesUnfetchedAreFreed) {
 }
 
 // What the library makes of the order of a program's receives and long messages.
+class Exchanges : public testing::TestWithParam<size_t> {
+  protected:
+    Exchanges() {
+        here_.connect(there_);
+        there_.connect(here_);
+        send();
+        std::vector<char> first(GetParam());
+        const ucs_status_ptr_t receive = here_.receive(first);
+        until_ended({receive});
+    }
+    void send() { EXPECT_EQ(there_.send(data_), nullptr); }
+    void until_ended(const std::vector<ucs_status_ptr_t>& receives) {
+        for (ucs_status_ptr_t receive : receives) {
+            while (UCS_PTR_IS_PTR(receive) && ucp_request_check_status(receive) == UCS_INPROGRESS)
+                here_.progress();
+            if (UCS_PTR_IS_PTR(receive)) ucp_request_free(receive);
+        }
+    }
+    // A message without a receive has been taken out of its queue.
+    bool is_kept() {
+        ucp_tag_recv_info_t info;
+        return ucp_tag_probe_nb(here_.worker(), kTag, kAll, 0, &info) != nullptr;
+    }
+
+    Rank here_, there_;
+    std::vector<char> data_ = std::vector<char>(GetParam(), 1);
+    std::vector<char> target_ = std::vector<char>(GetParam());
+};
+
+// The next message is mostly for the receive that the program posts next.
+TEST_P(Exchanges, ProgressEndsWithTheLastReceive) {
+    const ucs_status_ptr_t receive = here_.receive(target_);
+    send();
+    send();
+    until_ended({receive});
+    EXPECT_FALSE(is_kept());
+    // Nobody is ready for it: it is taken all the same.
+    for (int i = 0; i < 100 && !is_kept(); ++i) here_.progress();
+    EXPECT_TRUE(is_kept());
+    until_ended({here_.receive(target_)});
+    EXPECT_EQ(target_, data_);
+}
+
+TEST_P(Exchanges, OneCallTakesMessagesForReceivesThatAreAllPosted) {
+    std::vector<char> second(GetParam());
+    const std::vector receives{here_.receive(target_), here_.receive(second)};
+    send();
+    send();
+    while (ucp_request_check_status(receives[0]) == UCS_INPROGRESS) here_.progress();
+    EXPECT_EQ(ucp_request_check_status(receives[1]), UCS_OK);
+    until_ended(receives);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, Exchanges, testing::Values(8, 5000),
+                         testing::PrintToStringParamName());
+
 class TurnsOf : public testing::Test {
   protected:
     using Situation = select::Situation;
