@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // settling [--seconds S] [--rounds N] [--sizes BYTES,...] [--patterns alone,window,exchange]
-//          [--operations tag,am] [--apart] [--cpus A,B]
+//          [--operations tag,am,put,get] [--apart] [--cpus A,B]
 //
-// How soon long messages within a host take the time that they take once costs are learned
-// (UCX_COSTS): microseconds of a message in the first moments, and period by period from then on,
-// beside the last period with the machine's own learned costs in the same round. Contestants run in
-// turn, each time in two new processes with a cache folder of their own: with the learned costs,
-// without any, with those of another machine, and with those of messages of that size wrong by 4
-// times, the better way's times 4 and the other one's divided by 4.
+// How soon long messages, puts and gets take the time that they take once costs are learned
+// (UCX_COSTS), within a host, or over what UCX_TLS says: microseconds of one in the first moments,
+// and period by period from then on, beside the last period with the machine's own learned costs in
+// the same round. Contestants run in turn, each time in two new processes with a cache folder of
+// their own: all by the first way (messages at once; puts and gets as copies, long ones by zero
+// copy), all by the second one (announced; by zero copy, long ones in slices), with the learned
+// costs, without any, with those of another machine, and with those of messages of that size wrong
+// by 4 times, the better way's times 4 and the other one's divided by 4.
 //
 // alone: one message back and forth; window: 16 one way, then an answer; exchange: one each way at
 // the same time. The buffer that is sent is the one received into, unless --apart says otherwise;
-// announced active messages are received into 16 in turn.
+// announced active messages are received into 16 in turn. Of puts and gets one process has the
+// memory, and the other one waits for each and flushes (alone), or for 16 (window); there is no
+// exchange.
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -56,40 +60,71 @@ constexpr std::string_view kPatternNames[] = {"alone", "window", "exchange"};
 
 enum class File : uint8_t { kNone, kOwn, kOther, kWrong };
 
+// How a contestant's messages, puts or gets go.
+enum class Choice : uint8_t { kFirst, kSecond, kLibrarys };
+
 struct Contestant {
     const char* name;
     const char* costs;
-    const char* threshold;  // UCX_RNDV_THRESH
+    Choice choice;
     File file;
 };
 constexpr Contestant kContestants[] = {
-    {"all at once", "measured", "inf", File::kNone},
-    {"all announced", "measured", "8k", File::kNone},
-    {"measured", "measured", "auto", File::kNone},
-    {"adapt", "adapt", "auto", File::kNone},
-    {"learn", "learn", "auto", File::kOwn},
-    {"learn, no file", "learn", "auto", File::kNone},
-    {"learn, another machine's", "learn", "auto", File::kOther},
-    {"learn, wrong by 4 times", "learn", "auto", File::kWrong},
+    {"all by the first way", "measured", Choice::kFirst, File::kNone},
+    {"all by the second way", "measured", Choice::kSecond, File::kNone},
+    {"measured", "measured", Choice::kLibrarys, File::kNone},
+    {"adapt", "adapt", Choice::kLibrarys, File::kNone},
+    {"learn", "learn", Choice::kLibrarys, File::kOwn},
+    {"learn, no file", "learn", Choice::kLibrarys, File::kNone},
+    {"learn, another machine's", "learn", Choice::kLibrarys, File::kOther},
+    {"learn, wrong by 4 times", "learn", Choice::kLibrarys, File::kWrong},
 };
 constexpr size_t kContestantCount = std::size(kContestants);
-constexpr size_t kAtOnce = 0, kAnnounced = 1, kOwn = 4;
+constexpr size_t kFirstWay = 0, kSecondWay = 1, kOwn = 4;
 
 struct Settings {
     double seconds = 2;
     unsigned rounds = 3;
     std::vector<size_t> sizes{24576, 98304, 393216, 1572864};
     std::vector<Pattern> patterns{Pattern::kAlone, Pattern::kWindow};
-    std::vector<std::string> operations{"tag", "am"};
+    std::vector<size_t> operations{0, 1};  // in kOperations
     bool is_apart = false;
     int cpus[2] = {-1, -1};
 };
 
+constexpr std::string_view kOperationNames[] = {"tag", "am", "put", "get"};
+constexpr select::Operation kOperations[] = {select::Operation::kTag,
+                                             select::Operation::kActiveMessage,
+                                             select::Operation::kPut, select::Operation::kGet};
+
 // What is measured at a time.
 struct Point {
-    bool is_tag;
+    size_t operation;  // in kOperations
     Pattern pattern;
     size_t length;
+
+    bool is_one_sided() const { return select::is_one_sided(kOperations[operation]); }
+    bool is_tag() const { return kOperations[operation] == select::Operation::kTag; }
+    // Puts and gets that may go in slices (docs/design/selection.md).
+    bool is_long() const { return length >= size_t{64} << 10; }
+    select::Way first() const {
+        if (!is_one_sided()) return select::Way::kEager;
+        return is_long() ? select::Way::kZeroCopy : select::Way::kCopy;
+    }
+    select::Way second() const {
+        if (!is_one_sided()) return select::Way::kRendezvous;
+        return is_long() ? select::Way::kBulk : select::Way::kZeroCopy;
+    }
+    // The variable that says how they go, and its values.
+    const char* variable() const {
+        if (!is_one_sided()) return "UCX_RNDV_THRESH";
+        return is_long() ? "UCX_BULK_THRESH" : "UCX_ZCOPY_THRESH";
+    }
+    const char* value(Choice choice) const {
+        if (choice == Choice::kLibrarys) return "auto";
+        if (choice == Choice::kFirst) return "inf";
+        return is_one_sided() ? "1k" : "8k";
+    }
 };
 
 struct Times {
@@ -108,6 +143,10 @@ struct Board {
     std::atomic<uint64_t> last{UINT64_MAX};  // the turn after which both end
     size_t address_length[2];
     std::byte address[2][8192];
+    // Of the memory that is put into and got from.
+    size_t key_length;
+    std::byte key[8192];
+    uint64_t memory;
     Times times;
 };
 
@@ -126,7 +165,7 @@ class End {
         check(ucp_config_read(nullptr, nullptr, &config), "configuration");
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM;
+        params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_RMA;
         check(ucp_init(&params, config, &context_), "context");
         ucp_config_release(config);
         const ucp_worker_params_t worker_params{};
@@ -147,20 +186,26 @@ class End {
         std::memcpy(board.address[index], address, length);
         board.address_length[index] = length;
         ucp_worker_release_address(worker_, address);
+        if (point.is_one_sided() && index == 1) offer_memory();
         meet(board.ready);
         ucp_ep_params_t peer{};
         peer.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
         peer.address = reinterpret_cast<ucp_address_t*>(board.address[1 - index]);
         check(ucp_ep_create(worker_, &peer, &endpoint_), "endpoint");
+        if (point.is_one_sided() && index == 0)
+            check(ucp_ep_rkey_unpack(endpoint_, board.key, &key_), "key");
         meet(board.connected);
     }
     ~End() {
+        if (key_ != nullptr) ucp_rkey_destroy(key_);
         ucp_worker_destroy(worker_);
+        if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
         ucp_cleanup(context_);
     }
     End(const End&) = delete;
 
     void run(double seconds) {
+        if (point_.is_one_sided() && index_ == 1) return meet(board_.finished);
         const auto begin = Clock::now();
         auto before = begin;
         for (uint64_t turn = 1;; ++turn) {
@@ -184,6 +229,15 @@ class End {
     // @return messages of that turn
     unsigned take_turn() {
         const bool is_first = index_ == 0;
+        if (point_.is_one_sided()) {
+            const unsigned count = point_.pattern == Pattern::kAlone ? 1 : kWindow;
+            for (unsigned i = 0; i < count; ++i) transfer(i);
+            finish();
+            const ucp_request_param_t none{};
+            keep(ucp_ep_flush_nbx(endpoint_, &none));
+            finish();
+            return count;
+        }
         switch (point_.pattern) {
             case Pattern::kAlone:
                 for (const bool sends : {is_first, !is_first}) {
@@ -206,14 +260,39 @@ class End {
         return 2;
     }
 
+    void transfer(unsigned place) {
+        const ucp_request_param_t none{};
+        const uint64_t there = board_.memory + place * point_.length;
+        std::byte* const here = buffers_[place].data();
+        keep(kOperations[point_.operation] == select::Operation::kPut
+                 ? ucp_put_nbx(endpoint_, here, point_.length, there, key_, &none)
+                 : ucp_get_nbx(endpoint_, here, point_.length, there, key_, &none));
+    }
+    // The memory of this end for the other one.
+    void offer_memory() {
+        region_.assign(kWindow * point_.length, std::byte{1});
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address = region_.data();
+        params.length = region_.size();
+        check(ucp_mem_map(context_, &params, &memory_), "memory");
+        void* key = nullptr;
+        size_t length = 0;
+        check(ucp_rkey_pack(context_, memory_, &key, &length), "key");
+        if (length > sizeof(board_.key)) throw std::runtime_error("a long key");
+        std::memcpy(board_.key, key, length);
+        board_.key_length = length;
+        board_.memory = reinterpret_cast<uintptr_t>(region_.data());
+        ucp_rkey_buffer_release(key);
+    }
     void send(unsigned count) {
         for (unsigned i = 0; i < count; ++i) send(buffers_[i].data(), point_.length, kDataId);
     }
     void send_answer() { send(&answer_, sizeof(answer_), kAnswerId); }
     void send(const void* bytes, size_t length, unsigned id) {
         const ucp_request_param_t none{};
-        keep(point_.is_tag ? ucp_tag_send_nbx(endpoint_, bytes, length, id, &none)
-                           : ucp_am_send_nbx(endpoint_, id, nullptr, 0, bytes, length, &none));
+        keep(point_.is_tag() ? ucp_tag_send_nbx(endpoint_, bytes, length, id, &none)
+                             : ucp_am_send_nbx(endpoint_, id, nullptr, 0, bytes, length, &none));
     }
     void receive(unsigned count) {
         for (unsigned i = 0; i < count; ++i)
@@ -222,7 +301,7 @@ class End {
     void receive_answer() { receive(&answer_, sizeof(answer_), kAnswerId); }
     void receive(void* bytes, size_t length, unsigned id) {
         const ucp_request_param_t none{};
-        if (point_.is_tag) {
+        if (point_.is_tag()) {
             keep(ucp_tag_recv_nbx(worker_, bytes, length, id, UINT64_MAX, &none));
         } else {
             ++awaited_;
@@ -283,6 +362,9 @@ class End {
     ucp_context_h context_ = nullptr;
     ucp_worker_h worker_ = nullptr;
     ucp_ep_h endpoint_ = nullptr;
+    std::vector<std::byte> region_;
+    ucp_mem_h memory_ = nullptr;
+    ucp_rkey_h key_ = nullptr;
 };
 
 // Two processors of the process, of two cores if there are.
@@ -327,7 +409,7 @@ Times run_pair(const Settings& settings, const Contestant& contestant, const std
         sched_setaffinity(0, sizeof(set_of_one), &set_of_one);
         set("XDG_CACHE_HOME", folder.c_str());
         set("UCX_COSTS", contestant.costs);
-        set("UCX_RNDV_THRESH", contestant.threshold);
+        set(point.variable(), point.value(contestant.choice));
         setenv("UCX_TLS", "self,sm", 0);
         setenv("UCX_LOG_LEVEL", "error", 0);
         int code = 0;
@@ -373,7 +455,7 @@ class Files {
     std::string own() const { return folder_ + "/own"; }
     // A cache folder with what a contestant finds.
     // @param better  of that point
-    std::string prepare(File file, size_t length, select::Way better) {
+    std::string prepare(File file, const Point& point, select::Way better) {
         std::string folder = folder_ + "/next";
         std::filesystem::remove_all(folder);
         if (file == File::kNone) return folder;
@@ -382,7 +464,8 @@ class Files {
         must(select::load_costs(path(own()), owner, select::Origin::kKept, &costs));
         if (file == File::kOther) owner.processor += " of another kind";
         for (select::LearnedFigure& each : costs.learned) {
-            if (file != File::kWrong || each.size != select::LearnedCosts::size_of(length))
+            if (file != File::kWrong || each.operation != kOperations[point.operation] ||
+                each.size != select::LearnedCosts::size_of(point.length))
                 continue;
             each.factor = each.way == better ? 4 * each.factor : each.factor / 4;
         }
@@ -430,17 +513,17 @@ struct Speeds {
 };
 
 std::string title(const Point& point) {
-    return fmt::format("{}, {}, {} bytes", point.is_tag ? "tag" : "am",
+    return fmt::format("{}, {}, {} bytes", kOperationNames[point.operation],
                        kPatternNames[static_cast<size_t>(point.pattern)], point.length);
 }
 
 class Measurement {
   public:
     explicit Measurement(const Settings& settings) : settings_(settings) {
-        for (const std::string& operation : settings.operations) {
+        for (const size_t operation : settings.operations) {
             for (const Pattern pattern : settings.patterns) {
                 for (const size_t length : settings.sizes)
-                    points_.push_back({operation == "tag", pattern, length});
+                    points_.push_back({operation, pattern, length});
             }
         }
     }
@@ -475,12 +558,11 @@ class Measurement {
         for (unsigned round = 0; round < settings_.rounds; ++round) {
             for (size_t i = 0; i < kContestantCount; ++i) {
                 const auto so_far = [&](size_t which) { return median(times[which][kCount - 1]); };
-                const bool knows = i > kAnnounced;
-                const select::Way better = knows && so_far(kAnnounced) < so_far(kAtOnce)
-                                               ? select::Way::kRendezvous
-                                               : select::Way::kEager;
-                const std::string folder =
-                    files_.prepare(kContestants[i].file, point.length, better);
+                const bool knows = i > kSecondWay;
+                const select::Way better = knows && so_far(kSecondWay) < so_far(kFirstWay)
+                                               ? point.second()
+                                               : point.first();
+                const std::string folder = files_.prepare(kContestants[i].file, point, better);
                 const Times took = run_pair(settings_, kContestants[i], folder, point);
                 if (kContestants[i].file == File::kOther && !files_.is_own(folder))
                     throw std::runtime_error("another machine's file was not replaced");
@@ -541,7 +623,12 @@ bool take(std::string_view name, const char* value, Settings& settings) {
             settings.patterns.push_back(static_cast<Pattern>(found - kPatternNames));
         }
     } else if (name == "--operations") {
-        settings.operations = words(value);
+        settings.operations.clear();
+        for (const std::string& each : words(value)) {
+            const auto* const found = std::ranges::find(kOperationNames, each);
+            if (found == std::end(kOperationNames)) return false;
+            settings.operations.push_back(static_cast<size_t>(found - kOperationNames));
+        }
     } else if (name == "--cpus") {
         const std::vector<std::string> cpus = words(value);
         if (cpus.size() != 2) return false;

@@ -31,7 +31,7 @@ Cluster::Options SoftWorld::cluster_options(const Options& options, SoftWire& wi
 
 SoftWorld::SoftWorld(const Options& options)
     : wire(static_cast<unsigned>(options.traffic.workers), options.model, options.faults,
-           options.variables),
+           options.variables, options.devices),
       cluster(options.traffic.workers, cluster_options(options, wire)) {
     for (size_t index = 0; index < options.traffic.workers; ++index) {
         parties_.push_back(std::make_unique<Party>(options.traffic, index, cluster.context(index),

@@ -30,6 +30,7 @@ class SoftWorld {
         std::vector<std::string> transports = {"dc_mlx5", "rc_mlx5"};
         ucs::Duration tick{500};
         size_t in_one_process = 0;  // Cluster::Options
+        unsigned devices = 1;       // of each worker
     };
 
     explicit SoftWorld(const Options& options);

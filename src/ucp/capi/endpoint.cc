@@ -31,6 +31,7 @@ ucs_status_ptr_t flush(Endpoint& endpoint, const OpParams& params) {
     Request* request = endpoint.requests().begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     make_flush(*request, endpoint);
+    ++endpoint.host().flushes;
     return endpoint.submit(*request, params);
 }
 

@@ -76,11 +76,11 @@ constexpr ucs::config::Field<Config> kFields[] = {
         "What protocols are chosen by, beside what transports say: measured: "
         "copies by the system are timed once, in less than a millisecond; "
         "adapt: the same, and whether a long message within a host that is alone "
-        "is announced follows from what such messages of this process have "
-        "turned out to cost; "
+        "is announced, and such a get is copied, follows from what these have "
+        "turned out to cost in this process; "
         "keep: as measured, kept for later jobs below ~/.cache/swiftlane; "
         "learn: the same, and whether long messages are announced, alone or among "
-        "others, follows from what they have turned out to cost; "
+        "others, and how puts and gets go, follows from what they have turned out to cost; "
         "fixed: constants, the same on every machine; /path: those of a file "
         "that was kept."),
     field<&Config::shows_protocols>("PROTO_INFO", "n",

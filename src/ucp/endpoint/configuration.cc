@@ -117,18 +117,31 @@ EndpointConfiguration::LearnedOver EndpointConfiguration::learned_over(
     const bool is_within_host = lanes.device_type == uct::DeviceType::kSharedMemory;
     if (rules_.learns_alone_only && !is_within_host) return all;
     for (const select::Operation operation : select::kLearnedOperations) {
-        LearnedLane& learned = all[static_cast<size_t>(operation)].emplace(
-            LearnedLane{.costs = &rules_.learned->of(lane_name(interface), operation),
-                        .is_within_host = is_within_host,
-                        .ways = {}});
+        LearnedLane learned{.costs = &rules_.learned->of(lane_name(interface), operation),
+                            .times = rules_.times,
+                            .is_within_host = is_within_host,
+                            .ways = {}};
+        bool has_choice = false;
         for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
-            // Among others it is the wires of a network that count, which nobody's work tells of.
-            if (load != Load::kAlone && (!is_within_host || rules_.learns_alone_only)) continue;
-            learned.ways[static_cast<size_t>(load)] = select::ways(
-                lanes, rules_.costs, rules_.thresholds, operation, select::situation_of(load));
+            if (!is_learned(operation, load, is_within_host)) continue;
+            auto& ways = learned.ways[static_cast<size_t>(load)];
+            ways = select::ways(lanes, rules_.costs, rules_.thresholds, operation,
+                                select::situation_of(load));
+            has_choice = has_choice || ways;
         }
+        if (has_choice) all[select::learned_place(operation)] = learned;
     }
     return all;
+}
+
+bool EndpointConfiguration::is_learned(select::Operation operation, select::Load load,
+                                       bool is_within_host) const {
+    using select::Load;
+    if (load == Load::kAlone) return true;
+    if (rules_.learns_alone_only) return false;
+    // Of messages among others it is the wires of a network that count, which nobody's work tells
+    // of; the time of a window of puts or gets does.
+    return select::is_one_sided(operation) ? load == Load::kOneWay : is_within_host;
 }
 
 std::optional<double> EndpointConfiguration::measured_saving() const {
@@ -151,10 +164,11 @@ std::optional<double> EndpointConfiguration::measured_saving() const {
         sum += weight * (before.time - after.time) / static_cast<double>(length);
         messages += weight;
     };
-    for (size_t operation = 0; operation < scalable_learned_.size(); ++operation) {
-        const auto& scalable = scalable_learned_[operation];
-        const auto& dedicated = dedicated_learned_[operation];
-        if (!scalable || !dedicated) continue;
+    for (const select::Operation operation : select::kLearnedOperations) {
+        const LearnedLane* const scalable = learned(false, operation);
+        const LearnedLane* const dedicated = learned(true, operation);
+        if (select::is_one_sided(operation) || scalable == nullptr || dedicated == nullptr)
+            continue;
         for (const select::Load load :
              {select::Load::kAlone, select::Load::kOneWay, select::Load::kBothWays}) {
             for (size_t size = 0; size < LearnedCosts::kSizes; ++size)

@@ -14,6 +14,7 @@
 #include "ucp/mem/remote_memory.h"
 #include "ucp/runtime/interface_set.h"
 #include "ucp/select/learned_book.h"
+#include "ucp/select/one_sided_times.h"
 #include "ucp/select/protocol_table.h"
 #include "ucs/memory/memory_type.h"
 
@@ -77,16 +78,18 @@ struct SelectionRules {
     size_t slice = 65536;                    // UCX_BULK_SLICE_SIZE, in bytes
     bool is_shown = false;                   // UCX_PROTO_INFO
     select::LearnedBook* learned = nullptr;  // null: nothing is learned
-    bool learns_alone_only = false;          // of messages within a host that are alone
+    select::OneSidedTimes* times = nullptr;  // of puts and gets; not null if anything is learned
+    bool learns_alone_only = false;          // of what is alone within a host
     bool has_rma = true;                     // the program has asked for puts and gets
     bool has_atomics = true;                 // and for atomics
 };
 
-// What is learned of an operation's messages over one lane.
+// What is learned of an operation over one lane.
 struct LearnedLane {
     select::LearnedCosts* costs;
+    select::OneSidedTimes* times;  // of puts and gets
     bool is_within_host;
-    std::array<std::optional<select::Ways>, select::kLoads> ways;
+    select::WaysByLoad ways;
 
     // Null: there is no choice.
     const select::Ways* ways_of(select::Load load, size_t length) const {
@@ -130,7 +133,7 @@ class EndpointConfiguration
     const LearnedLane* learned(bool is_dedicated, select::Operation operation) const {
         const LearnedOver& lane =
             is_dedicated && dedicated_table_ ? dedicated_learned_ : scalable_learned_;
-        const auto& learned = lane[static_cast<size_t>(operation)];
+        const auto& learned = lane[select::learned_place(operation)];
         return learned ? &*learned : nullptr;
     }
     // What a byte of long messages takes less over the dedicated lane, in seconds, by what was
@@ -150,6 +153,7 @@ class EndpointConfiguration
     // By operation.
     using LearnedOver = std::array<std::optional<LearnedLane>, select::kLearnedOperations.size()>;
     LearnedOver learned_over(uint8_t interface, const select::LaneFigures& lanes) const;
+    bool is_learned(select::Operation operation, select::Load load, bool is_within_host) const;
     std::string learned_tables(bool is_dedicated, const std::string& indent) const;
     LaneUse use_of(LaneRole role, ucs_memory_type_t type) const;
     std::string lane_name(uint8_t interface) const;

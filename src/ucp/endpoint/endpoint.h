@@ -184,6 +184,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // It works, and all that was started is done: there is nothing for a flush to wait for.
     // Whatever ends that, but on a lane, clears EndpointHost::is_settled.
     bool is_flushed() const;
+    // Those of this endpoint and of the others, that the program has begun.
+    uint32_t flushes() const { return host_->flushes; }
     // All with lower numbers have finished.
     uint32_t remote_finished() const { return remote_finished_; }
 
@@ -270,6 +272,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // What is learned over the lane of messages at the moment; null: nothing is.
     const LearnedLane* learned(select::Operation operation = select::Operation::kTag) const {
         return configuration_->learned(tx_lane_ != scalable_.get(), operation);
+    }
+    // The same over that lane.
+    const LearnedLane* learned(const Lane& lane, select::Operation operation) const {
+        return configuration_->learned(&lane.endpoint != scalable_.get(), operation);
     }
     unsigned scalable_index() const { return configuration_->lanes().scalable; }
     // Transport of the dedicated lane that hot endpoints get; if it is_promotable().

@@ -74,6 +74,9 @@ struct EndpointHost {
     // this.
     bool is_settled = false;
 
+    // That the program has begun, and that had something to wait for.
+    uint32_t flushes = 0;
+
     const uint64_t uuid;
     std::vector<std::byte> address;  // the worker's, packed: peers are greeted with it
     RequestPool& requests;

@@ -25,7 +25,7 @@ namespace ucp::select {
 namespace {
 
 constexpr size_t kLongestFile = 128 * 1024;
-constexpr std::string_view kFormat = "3";
+constexpr std::string_view kFormat = "4";
 
 struct Figure {
     std::string_view name;
@@ -48,7 +48,9 @@ struct OperationName {
     Operation operation;
 };
 constexpr OperationName kOperationNames[] = {{"tag", Operation::kTag},
-                                             {"am", Operation::kActiveMessage}};
+                                             {"am", Operation::kActiveMessage},
+                                             {"put", Operation::kPut},
+                                             {"get", Operation::kGet}};
 static_assert(std::size(kOperationNames) == kLearnedOperations.size());
 struct LoadName {
     std::string_view name;
@@ -60,7 +62,11 @@ struct WayName {
     std::string_view name;
     Way way;
 };
-constexpr WayName kWayNames[] = {{"eager", Way::kEager}, {"rendezvous", Way::kRendezvous}};
+constexpr WayName kWayNames[] = {{"eager", Way::kEager},
+                                 {"rendezvous", Way::kRendezvous},
+                                 {"copy", Way::kCopy},
+                                 {"zero-copy", Way::kZeroCopy},
+                                 {"bulk", Way::kBulk}};
 
 // The entry of that name; null: there is none.
 template <typename Names>
@@ -105,6 +111,7 @@ bool parse_learned(std::string_view line, LearnedFigure* figure) {
     double factor = 0;
     if (figure->lane.empty() || operation == nullptr || load == nullptr || !has_size ||
         way == nullptr || figure->size >= LearnedCosts::kSizes ||
+        std::ranges::count(all_ways(operation->operation), way->way) == 0 ||
         !parse_number(take_word(line), LearnedCosts::kMostFactor, &factor) ||
         !parse_count(take_word(line), &figure->count) || !take_word(line).empty())
         return false;

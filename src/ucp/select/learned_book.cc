@@ -8,7 +8,7 @@ namespace ucp::select {
 LearnedCosts& LearnedBook::of(std::string_view lane, Operation operation) {
     auto found = lanes_.find(lane);
     if (found == lanes_.end()) found = lanes_.emplace(std::string(lane), Lane{}).first;
-    std::unique_ptr<LearnedCosts>& costs = found->second[static_cast<size_t>(operation)];
+    std::unique_ptr<LearnedCosts>& costs = found->second[learned_place(operation)];
     if (costs == nullptr) {
         costs = std::make_unique<LearnedCosts>();
         if (is_pinned_) costs->pin();
@@ -38,7 +38,7 @@ std::vector<LearnedFigure> LearnedBook::take_news() {
         for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
             for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
                 const auto which = LearnedCosts::class_of_size(load, size);
-                for (const Way way : {Way::kEager, Way::kRendezvous}) {
+                for (const Way way : all_ways(operation)) {
                     const uint32_t count = costs.take_news(which, way);
                     if (count == 0) continue;
                     figures.push_back(
@@ -49,8 +49,7 @@ std::vector<LearnedFigure> LearnedBook::take_news() {
     };
     for (auto& [name, lane] : lanes_) {
         for (const Operation operation : kLearnedOperations) {
-            if (const auto& costs = lane[static_cast<size_t>(operation)])
-                take(name, operation, *costs);
+            if (const auto& costs = lane[learned_place(operation)]) take(name, operation, *costs);
         }
     }
     return figures;

@@ -14,8 +14,17 @@
 
 namespace ucp::select {
 
-// The operations of which something is learned, the first ones.
-inline constexpr std::array kLearnedOperations{Operation::kTag, Operation::kActiveMessage};
+// The operations of which something is learned.
+inline constexpr std::array kLearnedOperations{Operation::kTag, Operation::kActiveMessage,
+                                               Operation::kPut, Operation::kGet};
+// The place of one of them among these.
+constexpr size_t learned_place(Operation operation) {
+    const auto place = static_cast<size_t>(operation);
+    return operation < Operation::kPut ? place : place - 1;
+}
+static_assert(kLearnedOperations[learned_place(Operation::kActiveMessage)] ==
+                  Operation::kActiveMessage &&
+              kLearnedOperations[learned_place(Operation::kGet)] == Operation::kGet);
 
 // One figure of what was learned, as a file keeps it.
 struct LearnedFigure {

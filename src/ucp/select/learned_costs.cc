@@ -13,8 +13,7 @@ constexpr float kHeldUp = 1.5;
 // Of the first ones the shortest counts, and no assumption is more wrong than this.
 constexpr uint32_t kFirst = 4;
 constexpr float kMostWrong = 8;
-constexpr uint8_t kLeastGap = 32;    // messages between two trials
-constexpr uint8_t kRun = 4;          // messages of a trial among others
+constexpr unsigned kLeastGap = 32;   // messages between two trials
 constexpr float kMostCredit = 0.1F;  // seconds
 // The first trials in a process have not to be earned if they are likely to take no more times as
 // long. More than one: the first pays for memory that it is the first to touch.
@@ -31,10 +30,6 @@ constexpr ucs::Duration kSeen = std::chrono::microseconds(5);
 constexpr int kSeenPart = 2;
 // Nor do steps between the pieces take longer than this, and a quarter of the work.
 constexpr ucs::Duration kSteps = std::chrono::microseconds(3);
-
-Way other_than(Way way) {
-    return way == Way::kEager ? Way::kRendezvous : Way::kEager;
-}
 
 // Somebody works at a message at any time, or it is on the wires: what is left of its time was
 // waiting for who was away.
@@ -68,16 +63,18 @@ bool LearnedCosts::is_known(const Figure& figure) {
 }
 
 double LearnedCosts::estimate(const State& state, const Ways& ways, Way way, size_t length) {
-    const float factor = state.figures[static_cast<size_t>(way)].factor;
+    const float factor = state.figures[place_of(way)].factor;
     return ways.assumed(way).at(length) * (factor == 0 ? 1 : static_cast<double>(factor));
 }
 
 Way LearnedCosts::best_of(const State& state, const Ways& ways, size_t length, Way usual) {
-    if (!is_known(state.figures[static_cast<size_t>(usual)])) return usual;
-    return estimate(state, ways, Way::kEager, length) <
-                   estimate(state, ways, Way::kRendezvous, length)
-               ? Way::kEager
-               : Way::kRendezvous;
+    if (!is_known(state.figures[place_of(usual)])) return usual;
+    // A program may never wait, so that what is believed to be better is never found to be worse.
+    if (ways.is_one_sided && !is_known(state.figures[place_of(ways.other_than(usual, length))]))
+        return usual;
+    const Way first = ways.first(length), second = ways.second(length);
+    return estimate(state, ways, first, length) < estimate(state, ways, second, length) ? first
+                                                                                        : second;
 }
 
 Way LearnedCosts::best(Class which, const Ways& ways, size_t length, Way usual) const {
@@ -86,7 +83,7 @@ Way LearnedCosts::best(Class which, const Ways& ways, size_t length, Way usual) 
 
 LearnedCosts::Measured LearnedCosts::measured(Class which, const Ways& ways, size_t length) const {
     Measured best;
-    for (const Way way : {Way::kEager, Way::kRendezvous}) {
+    for (const Way way : {ways.first(length), ways.second(length)}) {
         const Figure& known = figure(which, way);
         if (!is_known(known)) continue;
         const double time = estimate(classes_[which.index], ways, way, length);
@@ -96,12 +93,13 @@ LearnedCosts::Measured LearnedCosts::measured(Class which, const Ways& ways, siz
     return best;
 }
 
-LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t length, Way usual) {
+LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t length, Way usual,
+                                          const Run& run) {
     State& state = classes_[which.index];
     const Way best = best_of(state, ways, length, usual);
     if (is_pinned_) return {best, false};
-    const Way other = other_than(best);
-    const Figure& known = state.figures[static_cast<size_t>(best)];
+    const Way other = ways.other_than(best, length);
+    const Figure& known = state.figures[place_of(best)];
     // Until a few of these were seen nothing is tried, and each says something.
     if (known.learned < kFirst) return {best, true};
     if (state.left_to_try != 0) {
@@ -109,54 +107,83 @@ LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t 
         return {other, true};
     }
     const double usually = estimate(state, ways, best, length);
-    state.credit = std::min(state.credit + static_cast<float>(usually * kLost), kMostCredit);
-    if (state.since_trial >= kLeastGap) {
-        const uint8_t run = which.load == Load::kAlone ? 1 : kRun;
+    const double earned = usually * kLost * run.count;
+    state.credit = std::min(state.credit + static_cast<float>(earned), kMostCredit);
+    if (state.since_trial < kLeastGap) {
+        state.since_trial =
+            static_cast<uint8_t>(std::min(state.since_trial + run.count, kLeastGap));
+    } else {
         const double trial = estimate(state, ways, other, length);
-        const double more = run * (trial - usually);
+        const double more = run.operations * (trial - usually);
         const bool is_free = state.trials < kFreeTrials && trial <= kFirstTrial * usually;
         // A dear one waits until there is credit enough, which messages of the better way bring.
         if (is_free || more <= static_cast<double>(state.credit)) {
             if (!is_free) state.credit -= static_cast<float>(std::max(more, 0.0));
             state.since_trial = 0;
-            state.left_to_try = run - 1;
+            state.left_to_try = run.is_window ? 0 : static_cast<uint8_t>(run.operations - 1);
             if (state.trials < kFreeTrials) ++state.trials;
             return {other, true};
         }
-    } else {
-        ++state.since_trial;
     }
     const size_t messages = kTimedBytes / std::max<size_t>(length, 1);
-    if (++state.since_timed < std::clamp(messages, kLeastUntimed, kMostUntimed))
-        return {best, false};
+    state.since_timed =
+        static_cast<uint8_t>(std::min<size_t>(state.since_timed + run.count, kMostUntimed));
+    if (state.since_timed < std::clamp(messages, kLeastUntimed, kMostUntimed)) return {best, false};
     state.since_timed = 0;
     return {best, true};
+}
+
+LearnedCosts::Choice LearnedCosts::look(Class which, const Ways& ways, size_t length, Way usual,
+                                        unsigned operations) {
+    State& state = classes_[which.index];
+    const Choice choice = choose(which, ways, length, usual, {operations, true, state.since_look});
+    state.since_look = 0;
+    const Way best = settle(which, ways, length, usual);
+    // Until a few of these are known each window is timed.
+    const bool is_known_well = is_pinned_ || figure(which, best).learned >= kFirst;
+    state.pause = is_known_well ? kPause : 1;
+    return choice;
+}
+
+Way LearnedCosts::settle(Class which, const Ways& ways, size_t length, Way usual) {
+    State& state = classes_[which.index];
+    state.settled = best_of(state, ways, length, usual);
+    // Else the table says, whose choice may be another one for the next buffer.
+    state.is_settled = is_known(state.figures[place_of(usual)]);
+    return state.settled;
 }
 
 bool LearnedCosts::observe(Class which, Way way, double assumed, const MessageTime& time) {
     const ucs::Duration cost = cost_of(which.load, time);
     if (is_pinned_ || cost <= ucs::Duration(0) || assumed <= 0) return false;
     if (which.load == Load::kAlone && was_away(time, assumed)) return false;
-    Figure& figure = classes_[which.index].figures[static_cast<size_t>(way)];
+    learn(which, way, assumed, cost);
+    return true;
+}
+
+void LearnedCosts::observe_window(Class which, Way way, double assumed, ucs::Duration took) {
+    if (!is_pinned_ && took > ucs::Duration(0) && assumed > 0) learn(which, way, assumed, took);
+}
+
+void LearnedCosts::learn(Class which, Way way, double assumed, ucs::Duration cost) {
+    classes_[which.index].is_settled = false;
+    Figure& figure = classes_[which.index].figures[place_of(way)];
     const float seen =
         std::clamp(static_cast<float>(ucs::seconds(cost) / assumed), kLeastFactor, kMostFactor);
     if (figure.learned == 0) figure.factor = kMostWrong;  // others' word counts no more
     if (figure.learned < UINT32_MAX) ++figure.learned;
     if (figure.learned <= kFirst) {
         figure.factor = std::min(figure.factor, seen);
-        return true;
-    }
-    if (seen * kHeldUp < figure.factor) {
+    } else if (seen * kHeldUp < figure.factor) {
         figure.factor = seen;
-        return true;
+    } else {
+        const float change = std::min(seen, kHeldUp * figure.factor) - figure.factor;
+        figure.factor += change / static_cast<float>(std::min(figure.learned, kAveraged));
     }
-    const float change = std::min(seen, kHeldUp * figure.factor) - figure.factor;
-    figure.factor += change / static_cast<float>(std::min(figure.learned, kAveraged));
-    return true;
 }
 
 uint32_t LearnedCosts::take_news(Class which, Way way) {
-    Figure& figure = classes_[which.index].figures[static_cast<size_t>(way)];
+    Figure& figure = classes_[which.index].figures[place_of(way)];
     const uint32_t news = figure.learned - figure.taken;
     figure.taken = figure.learned;
     return news;
@@ -164,8 +191,9 @@ uint32_t LearnedCosts::take_news(Class which, Way way) {
 
 void LearnedCosts::restore(Class which, Way way, float factor, uint32_t count) {
     if (!(factor >= kLeastFactor && factor <= kMostFactor) || count == 0) return;
-    Figure& figure = classes_[which.index].figures[static_cast<size_t>(way)];
+    Figure& figure = classes_[which.index].figures[place_of(way)];
     if (figure.learned != 0) return;
+    classes_[which.index].is_settled = false;
     figure.factor = factor;
     figure.kept = count;
 }

@@ -156,44 +156,61 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
 }
 
 std::string describe_learned(const LearnedCosts& learned, Operation operation,
-                             const std::array<std::optional<Ways>, kLoads>& ways,
-                             const ProtocolTable& protocols, const std::string& indent) {
-    TextTable table({"learned", "bytes", "eager", "figure", "rendezvous", "figure", "goes"});
+                             const WaysByLoad& ways, const ProtocolTable& protocols,
+                             const std::string& indent) {
+    const auto all = all_ways(operation);
+    std::vector<std::string> head{"learned", "bytes"};
+    for (const Way way : all) {
+        head.emplace_back(name(way));
+        head.emplace_back("figure");
+    }
+    head.emplace_back("goes");
+    TextTable table(std::move(head));
     bool is_empty = true;
+    const auto usual = [&](Load load, size_t length) {
+        if (is_one_sided(operation)) {
+            const Protocol protocol =
+                protocols.find(operation, BufferClass::kContiguous, RemoteClass::kHost, length);
+            return one_sided_way(protocol).value_or(Way::kZeroCopy);
+        }
+        // Of active messages the table knows no others.
+        const Situation situation =
+            operation == Operation::kTag ? situation_of(load) : Situation::kAlone;
+        const Protocol protocol =
+            protocols.find(operation, BufferClass::kContiguous, situation, length);
+        return is_announced(protocol) ? Way::kRendezvous : Way::kEager;
+    };
     for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
-        const std::optional<Ways>& two = ways[static_cast<size_t>(load)];
-        for (size_t size = 0; two && size < LearnedCosts::kSizes; ++size) {
+        const std::optional<Ways>& some = ways[static_cast<size_t>(load)];
+        for (size_t size = 0; some && size < LearnedCosts::kSizes; ++size) {
             const size_t width = size + LearnedCosts::kShortest;
             const size_t length =
-                std::clamp(size_t{3} << (width - 2), two->least, two->most);  // three quarters
+                std::clamp(size_t{3} << (width - 2), some->least, some->most);  // three quarters
             const auto which = LearnedCosts::class_of_size(load, size);
-            const auto cell = [&](Way way) {
-                const float factor = learned.factor(which, way);
-                return time_text(two->assumed(way).at(length) * (factor == 0 ? 1 : factor));
-            };
-            const auto origin = [&](Way way) {
-                if (const uint32_t count = learned.learned(which, way); count != 0)
-                    return fmt::format("{} {}", name(Origin::kLearned), count);
-                if (const uint32_t count = learned.kept(which, way); count != 0)
-                    return fmt::format("{} {}", name(Origin::kKept), count);
-                return std::string(name(two->assumed(way).origin));
-            };
-            if (learned.factor(which, Way::kEager) == 0 &&
-                learned.factor(which, Way::kRendezvous) == 0)
-                continue;
+            const auto is_known = [&](Way way) { return learned.factor(which, way) != 0; };
+            if (std::ranges::none_of(all, is_known)) continue;
             is_empty = false;
-            // Of active messages the table knows no others.
-            const Situation situation =
-                operation == Operation::kTag ? situation_of(load) : Situation::kAlone;
-            const bool is_usual = is_announced(
-                protocols.find(operation, BufferClass::kContiguous, situation, length));
-            const Way usual = is_usual ? Way::kRendezvous : Way::kEager;
-            std::string head(name(operation));
-            if (load == Load::kOneWay) head += ", among others";
-            if (load == Load::kBothWays) head += ", both ways";
-            table.add({head, fmt::format("{}", length), cell(Way::kEager), origin(Way::kEager),
-                       cell(Way::kRendezvous), origin(Way::kRendezvous),
-                       std::string(name(learned.best(which, *two, length, usual)))});
+            std::vector<std::string> line{std::string(name(operation)), fmt::format("{}", length)};
+            if (load == Load::kOneWay) line.front() += ", among others";
+            if (load == Load::kBothWays) line.front() += ", both ways";
+            for (const Way way : all) {
+                if (way != some->first(length) && way != some->second(length)) {
+                    line.insert(line.end(), 2, "-");
+                    continue;
+                }
+                const float factor = learned.factor(which, way);
+                line.push_back(
+                    time_text(some->assumed(way).at(length) * (factor == 0 ? 1 : factor)));
+                if (const uint32_t count = learned.learned(which, way); count != 0) {
+                    line.push_back(fmt::format("{} {}", name(Origin::kLearned), count));
+                } else if (const uint32_t others = learned.kept(which, way); others != 0) {
+                    line.push_back(fmt::format("{} {}", name(Origin::kKept), others));
+                } else {
+                    line.emplace_back(name(some->assumed(way).origin));
+                }
+            }
+            line.emplace_back(name(learned.best(which, *some, length, usual(load, length))));
+            table.add(std::move(line));
         }
     }
     return is_empty ? "" : table.text(indent);

@@ -19,6 +19,12 @@ constexpr size_t kMinEagerZeroCopy = 2 * 1024;  // pieces of memory cost somethi
 constexpr size_t kMinUnmapped = 8 * 1024;
 constexpr size_t kMinBulk = 8 * 1024;
 constexpr size_t kMaxBulkThreshold = 64 * 1024;  // even of a single device: a slice
+// What is learned may not choose to copy a put or get from here on, as no registration costs as
+// much.
+constexpr size_t kMostCopied = 64 * 1024;
+// Nor, from here on, to send in one piece what would go in slices: messages of its lane would wait
+// that long for the wire.
+constexpr size_t kMostUnsliced = 1024 * 1024;
 // Of an announced message, at either end: announcement, request for the data, end.
 constexpr unsigned kMoreMessages = 3;
 // The queues of several peers, a quarter of a MiB each, do not stay in a processor's caches: then a
@@ -265,6 +271,32 @@ void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
     }
 }
 
+// What a put or get of host memory costs. Among others the waiting for answers goes on beside the
+// others' data, as do copies beside the wires.
+CostEntry one_sided_cost(const LaneFigures& lanes, const CostModel& costs, Operation operation,
+                         Way way, BufferClass buffer, Situation situation) {
+    const bool is_alone = situation == Situation::kAlone;
+    // To the peer, and for a get back again.
+    const double trips = operation == Operation::kPut ? 1 : 2;
+    const double base = (is_alone ? trips * lanes.latency : 0) + lanes.overhead;
+    switch (way) {
+        case Way::kZeroCopy: {
+            const CostEntry& entry = buffer == BufferClass::kRegistered
+                                         ? costs.one_sided_registered
+                                         : costs.one_sided_registering;
+            return {base + entry.base, wire(lanes.bandwidth), entry.origin};
+        }
+        case Way::kBulk:
+            return {base + (kMoreMessages - 1) * lanes.overhead + lanes.registration,
+                    wire(lanes.together)};
+        default:
+            break;
+    }
+    const double copy = costs.copy.per_byte;
+    return {base, is_alone ? wire(lanes.bandwidth) + copy : std::max(wire(lanes.bandwidth), copy),
+            costs.copy.origin};
+}
+
 void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
                    const Thresholds& thresholds, Operation operation, BufferClass buffer,
                    RemoteClass remote) {
@@ -272,8 +304,10 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
     const uint32_t has = lanes.capabilities;
     // To the peer, and for a get back again.
     const double ways = is_put ? 1 : 2;
-    const CostEntry copies{ways * lanes.latency + lanes.overhead,
-                           wire(lanes.bandwidth) + costs.copy.per_byte, costs.copy.origin};
+    const auto cost = [&](Way way) {
+        return one_sided_cost(lanes, costs, operation, way, buffer, Situation::kAlone);
+    };
+    const CostEntry copies = cost(Way::kCopy);
     if (remote == RemoteClass::kDescribed && buffer != BufferClass::kPacked && lanes.device_reads &&
         thresholds.may_read) {
         list.add(Protocol::kDirect, 0, SIZE_MAX, costs.device_read);
@@ -321,10 +355,7 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
         bulk = std::min(lanes.put.max_short, SIZE_MAX - 1) + 1;
     }
     if (bulk != SIZE_MAX) {
-        list.add(Protocol::kBulk, bulk, SIZE_MAX,
-                 {ways * lanes.latency + kMoreMessages * lanes.overhead + lanes.registration,
-                  wire(lanes.together)},
-                 thresholds.bulk.has_value());
+        list.add(Protocol::kBulk, bulk, SIZE_MAX, cost(Way::kBulk), thresholds.bulk.has_value());
         if (bulk == 0) return;
     }
     const size_t most = bulk == SIZE_MAX ? SIZE_MAX : bulk - 1;
@@ -337,11 +368,8 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
         least = longest + 1;
     }
     if (has_zero_copy) {
-        const CostEntry& entry = buffer == BufferClass::kRegistered ? costs.one_sided_registered
-                                                                    : costs.one_sided_registering;
         const size_t from = can_copy ? thresholds.zero_copy.value_or(0) : 0;
-        list.add(Protocol::kZeroCopy, std::max(least, from), most,
-                 {copies.base + entry.base, wire(lanes.bandwidth), entry.origin},
+        list.add(Protocol::kZeroCopy, std::max(least, from), most, cost(Way::kZeroCopy),
                  can_copy && thresholds.zero_copy.has_value());
         if (can_copy && thresholds.zero_copy) {
             const Before before(*thresholds.zero_copy);
@@ -444,11 +472,73 @@ std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel&
 }
 
 std::string_view name(Way way) {
-    return way == Way::kEager ? "eager" : "rendezvous";
+    static constexpr const char* kNames[] = {"eager", "rendezvous", "copy", "zero copy", "bulk"};
+    return ucs::name_in<Way::kBulk>(kNames, way);
 }
+
+std::optional<Way> one_sided_way(Protocol protocol) {
+    switch (protocol) {
+        case Protocol::kCopy:
+            return Way::kCopy;
+        case Protocol::kZeroCopy:
+            return Way::kZeroCopy;
+        case Protocol::kBulk:
+            return Way::kBulk;
+        default:
+            return std::nullopt;
+    }
+}
+
+Protocol protocol_of(Way way) {
+    static constexpr Protocol kProtocols[] = {Protocol::kCopy, Protocol::kRendezvous,
+                                              Protocol::kCopy, Protocol::kZeroCopy,
+                                              Protocol::kBulk};
+    return kProtocols[static_cast<size_t>(way)];
+}
+
+namespace {
+
+std::optional<Ways> one_sided_ways(const LaneFigures& lanes, const CostModel& costs,
+                                   const Thresholds& thresholds, Operation operation,
+                                   Situation situation) {
+    const bool is_put = operation == Operation::kPut;
+    const uint32_t has = lanes.capabilities;
+    const bool can_copy = (has & (is_put ? uct::kPutBcopy : uct::kGetBcopy)) != 0;
+    const bool has_zero_copy = (has & (is_put ? uct::kPutZcopy : uct::kGetZcopy)) != 0;
+    const bool has_chains = (has & (is_put ? uct::kPutChain : uct::kGetChain)) != 0;
+    // Within a host what goes from here to there by zero copy is the same call of the system as a
+    // short put, or the same but one copy.
+    if (!has_zero_copy || (is_put && is_within_host(lanes))) return std::nullopt;
+    const size_t longest_short = is_put && (has & uct::kPutShort) != 0 ? lanes.put.max_short : 0;
+    const size_t more_than_short = std::min(longest_short, SIZE_MAX - 1) + 1;
+    // Within a host a copy in one piece is done by the call, without a request.
+    const size_t shortest =
+        is_within_host(lanes) ? lanes.get.max_bcopy + 1 : std::max(kLeastOneSided, more_than_short);
+    const size_t bulk =
+        has_chains ? std::max(bulk_threshold(lanes, thresholds), more_than_short) : SIZE_MAX;
+    // What the user has set is no choice.
+    const bool has_copies = can_copy && !thresholds.zero_copy;
+    const bool has_slices = has_chains && !thresholds.bulk;
+    if (!has_copies && !has_slices) return std::nullopt;
+    Ways found{.least = has_copies ? shortest : bulk,
+               .most = (has_slices ? kMostUnsliced : std::min(kMostCopied, bulk)) - 1,
+               .costs = {},
+               .bulk = bulk,
+               .is_one_sided = true};
+    if (bulk == 0 || found.least > found.most) return std::nullopt;
+    for (const Way way : all_ways(operation)) {
+        found.costs[place_of(way)] =
+            one_sided_cost(lanes, costs, operation, way, BufferClass::kContiguous, situation);
+    }
+    return found;
+}
+
+}  // namespace
 
 std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
                          const Thresholds& thresholds, Operation operation, Situation situation) {
+    if (is_one_sided(operation))
+        return one_sided_ways(lanes, costs, thresholds, operation, situation);
     if (thresholds.rendezvous) return std::nullopt;
     // What goes in one piece is over when it is seen.
     const size_t least = std::max(kMinRendezvous, piece_of(lanes) + 1);
@@ -460,7 +550,9 @@ std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
     return Ways{.least = least,
                 .most = most,
                 .costs = {eager_cost(lanes, costs, operation, situation),
-                          rendezvous_cost(lanes, costs, situation, lanes.together)}};
+                          rendezvous_cost(lanes, costs, situation, lanes.together)},
+                .bulk = 0,
+                .is_one_sided = false};
 }
 
 size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -117,21 +118,54 @@ std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel&
                                       const Thresholds& thresholds, Operation operation,
                                       BufferClass buffer, RemoteClass remote);
 
-// How a long message goes.
-enum class Way : uint8_t { kEager, kRendezvous };
-inline constexpr size_t kWays = 2;
+// How an operation goes where what is learned may choose: long messages, then puts and gets.
+enum class Way : uint8_t { kEager, kRendezvous, kCopy, kZeroCopy, kBulk };
+// Of one operation at most.
+inline constexpr size_t kWays = 3;
 std::string_view name(Way way);
+// The place of a way among those of its operation.
+constexpr size_t place_of(Way way) {
+    return way < Way::kCopy ? static_cast<size_t>(way)
+                            : static_cast<size_t>(way) - static_cast<size_t>(Way::kCopy);
+}
+inline std::span<const Way> all_ways(Operation operation) {
+    static constexpr Way kOfMessages[] = {Way::kEager, Way::kRendezvous};
+    static constexpr Way kOneSided[] = {Way::kCopy, Way::kZeroCopy, Way::kBulk};
+    return is_one_sided(operation) ? std::span<const Way>(kOneSided)
+                                   : std::span<const Way>(kOfMessages);
+}
+// The way of a put or get by that protocol; nothing: what is learned knows none.
+std::optional<Way> one_sided_way(Protocol protocol);
+Protocol protocol_of(Way way);
 
-// The two ways of messages of host memory, and the lengths at which what is learned may choose.
+// The ways of an operation on host memory, and the lengths at which what is learned may choose:
+// between two ways at each of them.
 struct Ways {
     size_t least = 0;
     size_t most = 0;
     std::array<CostEntry, kWays> costs;
+    // Of puts and gets: from that length on they go in slices, or by zero copy, and not as copies.
+    size_t bulk = 0;
+    bool is_one_sided = false;
 
     bool admits(size_t length) const { return least <= length && length <= most; }
-    const CostEntry& assumed(Way way) const { return costs[static_cast<size_t>(way)]; }
+    const CostEntry& assumed(Way way) const { return costs[place_of(way)]; }
+    Way first(size_t length) const {
+        if (!is_one_sided) return Way::kEager;
+        return length < bulk ? Way::kCopy : Way::kZeroCopy;
+    }
+    Way second(size_t length) const {
+        if (!is_one_sided) return Way::kRendezvous;
+        return length < bulk ? Way::kZeroCopy : Way::kBulk;
+    }
+    Way other_than(Way way, size_t length) const {
+        return way == first(length) ? second(length) : first(length);
+    }
 };
-// @return nothing where the user has set the way
+// What is learned may choose the way of no put or get that is shorter, in bytes: there is little to
+// win, and to look would cost a part of that.
+inline constexpr size_t kLeastOneSided = 1024;
+// @return nothing where there is no choice, or the user has made it
 std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
                          const Thresholds& thresholds, Operation operation, Situation situation);
 

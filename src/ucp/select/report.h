@@ -61,13 +61,13 @@ std::string write(const Report& report, std::span<const Candidate> candidates);
 std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
                                const Thresholds& thresholds, const std::string& indent);
 
-// What was learned of an operation's messages over a lane, for people: for each class of which
-// something is known what either way takes, where the figure comes from and how many messages say
-// so, and which one is used. "" if nothing is.
+// What was learned of an operation over a lane, for people: for each class of which something is
+// known what each way takes, where the figure comes from and how many messages, or windows of puts
+// or gets, say so, and which one is used. "" if nothing is.
 // @param ways  for each load
 // @param table  what is chosen where too little is known
 std::string describe_learned(const LearnedCosts& learned, Operation operation,
-                             const std::array<std::optional<Ways>, kLoads>& ways,
-                             const ProtocolTable& table, const std::string& indent);
+                             const WaysByLoad& ways, const ProtocolTable& table,
+                             const std::string& indent);
 
 }  // namespace ucp::select

@@ -40,7 +40,8 @@ select::CostSharing sharing_of(const Context& context) {
     return {std::move(path), std::move(owner)};
 }
 
-SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
+SelectionRules rules_of(const Context& context, select::LearnedBook& learned,
+                        select::OneSidedTimes& times) {
     const Config& config = context.config();
     const auto bytes = [](const std::optional<ucs::config::MemorySize>& size) {
         return size ? std::optional<size_t>(*size) : std::nullopt;
@@ -57,6 +58,7 @@ SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
     }
     const bool adapts = config.costs.source == CostSource::kAdapted && !context.virtual_time();
     if (config.costs.source == CostSource::kLearned || adapts) rules.learned = &learned;
+    rules.times = &times;
     rules.learns_alone_only = adapts;
     rules.thresholds = {
         .rendezvous = bytes(config.rndv_threshold),
@@ -89,10 +91,11 @@ LanePlanner::LanePlanner(const Context& context, const InterfaceSet& interfaces,
       interfaces_(interfaces),
       uuid_(uuid),
       name_(std::move(name)),
+      one_sided_times_(context.clock()),
       sharing_(sharing_of(context)),
       learns_(context.config().costs.source == CostSource::kLearned ||
               context.config().costs.source == CostSource::kAdapted),
-      rules_(rules_of(context, learned_)) {}
+      rules_(rules_of(context, learned_, one_sided_times_)) {}
 
 // --- the own address ---
 
@@ -156,7 +159,8 @@ void LanePlanner::keep_learned() {
     if (rules_.is_shown) {
         const std::string text = configurations_.describe_learned("  ");
         if (!text.empty())
-            ucs::log_requested(fmt::format("what messages have cost (UCX_PROTO_INFO):\n{}", text));
+            ucs::log_requested(
+                fmt::format("what operations have cost (UCX_PROTO_INFO):\n{}", text));
     }
     sharing_.exchange(learned_, {});
 }

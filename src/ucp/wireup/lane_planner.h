@@ -92,6 +92,7 @@ class LanePlanner {
     const uint64_t uuid_;
     const std::string name_;
     select::LearnedBook learned_;
+    select::OneSidedTimes one_sided_times_;
     select::CostSharing sharing_;
     const bool learns_;
     const SelectionRules rules_;

@@ -317,6 +317,7 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
     if (is_flushed() && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return nullptr;
     Request* outer = requests_.begin(params, Request::CallbackKind::kSend);
     if (outer == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    ++host_.flushes;
     endpoints_.for_each([&](Endpoint& endpoint) {
         if (!is_to_be_flushed(endpoint) || outer->status != UCS_OK) return;
         Request* inner = make_internal_flush(endpoint, outer, [](Request& request) {

@@ -13,6 +13,7 @@ namespace {
 
 void finish_rma(Request& request) {
     RmaOperation& rma = request.part<RmaOperation>();
+    if (rma.times != nullptr) rma.times->request_ends();
     if (rma.memory != nullptr) Memory::destroy(rma.memory);
     if (rma.device_copy != nullptr) {
         const ucs_status_t status = rma.device_copy->finish();
@@ -113,6 +114,45 @@ bool get_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t addre
     return true;
 }
 
+// Lets what was learned choose the way of a put or get of host memory, if it has the choice.
+// @return whether it is the last one of a window that is timed: end_window() is to follow
+[[gnu::noinline]] bool choose_route(Endpoint& endpoint, RmaOperation& rma) {
+    const select::Operation operation = traits_of(rma.direction).operation;
+    const Lane lane = endpoint.one_sided_lane();
+    const LearnedLane* const learned = endpoint.learned(lane, operation);
+    if (learned == nullptr || learned->ways_of(select::Load::kAlone, rma.length) == nullptr ||
+        endpoint.may_be_on_device(rma.buffer) || rma.remote->exported() != nullptr ||
+        rma.remote->mapped(lane.domains) != nullptr ||
+        rma.remote->find(lane.domains) == uct::kInvalidRemoteKey)
+        return false;
+    const auto buffer = rma.user_memory != nullptr ? select::BufferClass::kRegistered
+                                                   : select::BufferClass::kContiguous;
+    const auto usual = select::one_sided_way(
+        endpoint.protocols(lane).find(operation, buffer, select::RemoteClass::kHost, rma.length));
+    if (!usual) return false;
+    const auto route = learned->times->begin({.costs = *learned->costs,
+                                              .ways = learned->ways,
+                                              .endpoint = endpoint.serial(),
+                                              .flushes = endpoint.flushes(),
+                                              .length = rma.length,
+                                              .usual = *usual,
+                                              .is_put = rma.direction == Direction::kPut});
+    rma.route = select::protocol_of(route.way);
+    rma.times = learned->times;
+    return route.ends_window;
+}
+
+// All of a window has begun: a flush behind it tells when it is done.
+void end_window(Endpoint& endpoint, select::OneSidedTimes& times) {
+    if (endpoint.is_flushed()) return times.end_window(true);
+    Request* const flush = make_internal_flush(endpoint, &times, [](Request& request) {
+        static_cast<select::OneSidedTimes*>(request.user_data)
+            ->end_window(request.status == UCS_OK);
+    });
+    if (flush == nullptr) return times.end_window(false);
+    endpoint.start(*flush);
+}
+
 }  // namespace
 
 uct::MemoryHandle* registration(Request& request, const Lane& lane) {
@@ -185,7 +225,8 @@ ucs_status_t post_rma(Request& request, const Lane& lane) {
     const uct::RemoteKey key = rma.remote->find(lane.domains);
     const auto buffer = rma.user_memory != nullptr ? select::BufferClass::kRegistered
                                                    : select::BufferClass::kContiguous;
-    const Protocol protocol = protocol_of(request, lane, buffer, select::RemoteClass::kHost);
+    const Protocol protocol =
+        rma.route ? *rma.route : protocol_of(request, lane, buffer, select::RemoteClass::kHost);
     if (key == uct::kInvalidRemoteKey || protocol == Protocol::kByMessages) {
         emulate_rma(request);
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
@@ -352,6 +393,7 @@ ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation 
     request.length = rma.length;
     if (rma.device_copy != nullptr) request.memory_type = type;
     request.cleanup = finish_rma;
+    if (rma.times != nullptr) rma.times->request_begins();
     if (rma.remote->exported() != nullptr || rma.device_copy != nullptr) {
         begin_of_device(request);
     } else if (lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote)) {
@@ -360,10 +402,9 @@ ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation 
     return UCS_OK;
 }
 
-ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation,
+ucs_status_ptr_t OneSided::start(Endpoint& endpoint, const RmaOperation& operation,
                                  const OpParams& params) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
-    operation.user_memory = reinterpret_cast<Memory*>(params.memory());
     Request* request = requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     const ucs_status_t status = begin(*request, endpoint, operation, params.memory_type());
@@ -415,9 +456,14 @@ ucs_status_ptr_t OneSided::transfer(Endpoint& endpoint, void* buffer, size_t len
     if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE) &&
         is_done_at_once<kDirection>(endpoint, buffer, length, address, remote))
         return UCS_STATUS_PTR(endpoint.status());
-    return start(endpoint,
-                 {this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote},
-                 params);
+    RmaOperation rma{this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote};
+    rma.user_memory = reinterpret_cast<Memory*>(params.memory());
+    const bool ends_window = length >= select::kLeastOneSided &&
+                             !params.has(UCP_OP_ATTR_FIELD_MEMORY_TYPE) &&
+                             choose_route(endpoint, rma);
+    const ucs_status_ptr_t result = start(endpoint, rma, params);
+    if (ends_window) end_window(endpoint, *rma.times);
+    return result;
 }
 
 template <Direction kDirection>
@@ -425,8 +471,11 @@ ucs_status_t OneSided::transfer_implicit(Endpoint& endpoint, void* buffer, size_
                                          uint64_t address, const RemoteMemory& remote) {
     if (is_done_at_once<kDirection>(endpoint, buffer, length, address, remote))
         return endpoint.status();
-    return start_implicit(
-        endpoint, {this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote});
+    RmaOperation rma{this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote};
+    const bool ends_window = length >= select::kLeastOneSided && choose_route(endpoint, rma);
+    const ucs_status_t result = start_implicit(endpoint, rma);
+    if (ends_window) end_window(endpoint, *rma.times);
+    return result;
 }
 
 template ucs_status_ptr_t OneSided::transfer<Direction::kPut>(Endpoint&, void*, size_t, uint64_t,

@@ -57,6 +57,8 @@ struct RmaOperation {
     std::optional<uint32_t> number = {};     // a flush waits for the answer, not for the lane
     ucs::StagedCopy* device_copy = nullptr;  // for a device's buffer; the operation is emulated
     uint64_t described = 0;                  // the buffer's allocation, that the target knows of
+    std::optional<select::Protocol> route = {};  // what was learned says; nothing: the table does
+    select::OneSidedTimes* times = nullptr;      // that hears of the request's end; null: none does
 };
 
 // The memory that a key speaks of, if devices of this host may reach it by themselves; its owner is
@@ -182,7 +184,8 @@ class OneSided {
     template <bulk::Direction kDirection>
     bool is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
                          const RemoteMemory& remote);
-    ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params);
+    ucs_status_ptr_t start(Endpoint& endpoint, const RmaOperation& operation,
+                           const OpParams& params);
     ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation);
 
     PeerCopies peer_copies_;

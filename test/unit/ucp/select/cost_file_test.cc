@@ -82,6 +82,14 @@ TEST_F(CostFile, OfAnotherMachineOrVersionIsNotBelieved) {
         EXPECT_NE(parse_costs(text, other, Origin::kKept, &untouched), "");
         EXPECT_EQ(untouched.model.system_copy.origin, Origin::kAssumed);
     }
+    // Sizes of classes are others in each format.
+    for (const char* other : {"format 3\n", "format 5\n"}) {
+        std::string changed = text;
+        changed.replace(changed.find("format 4\n"), 9, other);
+        KeptCosts untouched;
+        EXPECT_NE(parse_costs(changed, kOwner, Origin::kKept, &untouched), "");
+        EXPECT_EQ(untouched.model.system_copy.origin, Origin::kAssumed);
+    }
 }
 
 TEST_F(CostFile, NonsenseIsNotBelieved) {
@@ -108,6 +116,9 @@ TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
         {"sm_ring/memory", Operation::kTag, Load::kAlone, 6, Way::kRendezvous, 0.5F, 12},
         {"sm_ring/memory", Operation::kActiveMessage, Load::kAlone, 6, Way::kRendezvous, 0.25F, 2},
         {"sm_ring/memory", Operation::kTag, Load::kOneWay, 6, Way::kRendezvous, 0.75F, 1},
+        {"rc_mlx5/mlx5_0:1", Operation::kPut, Load::kAlone, 4, Way::kCopy, 0.5F, 12},
+        {"rc_mlx5/mlx5_0:1", Operation::kPut, Load::kOneWay, 7, Way::kBulk, 1.5F, 7},
+        {"sm_ring/memory", Operation::kGet, Load::kAlone, 1, Way::kZeroCopy, 2.5F, 3},
         {"tcp/eth0", Operation::kTag, Load::kBothWays, 0, Way::kEager, 3.25F, UINT32_MAX}};
     const std::string text = format_costs(costs, kOwner);
     KeptCosts read;
@@ -121,7 +132,8 @@ TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
     for (const char* line :
          {"learned", "learned a/b tag", "learned a/b tag alone 6 rendezvous",
           "learned a/b tag alone 6 rendezvous 1", "learned a/b get alone 6 rendezvous 1 1",
-          "learned a/b stream alone 6 rendezvous 1 1", "learned a/b tag both 6 rendezvous 1 1",
+          "learned a/b stream alone 6 rendezvous 1 1", "learned a/b tag alone 6 copy 1 1",
+          "learned a/b put alone 6 eager 1 1", "learned a/b tag both 6 rendezvous 1 1",
           "learned a/b tag alone 99 rendezvous 1 1", "learned a/b tag alone -1 rendezvous 1 1",
           "learned a/b tag alone 6 rendezvous nan 1", "learned a/b tag alone 6 rendezvous 1e9 1",
           "learned a/b tag alone 6 rendezvous 1 -1", "learned a/b tag alone 6 rendezvous 1 1 1"}) {

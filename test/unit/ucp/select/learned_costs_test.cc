@@ -19,10 +19,10 @@ using namespace std::chrono_literals;
 // A machine whose ways take other times than is assumed, and what disturbs them.
 struct Machine {
     const Ways& ways;
-    std::array<double, kWays> times{1, 1};
-    double held_up = 0.001;  // part of the messages that are held up,
-    double held_up_by = 50;  // so many times
-    double away = 0;         // part of the messages whose peer computes meanwhile: a millisecond
+    std::array<double, 2> times{1, 1};  // of messages
+    double held_up = 0.001;             // part of the messages that are held up,
+    double held_up_by = 50;             // so many times
+    double away = 0;  // part of the messages whose peer computes meanwhile: a millisecond
 
     double seconds(Way way, size_t length) const {
         return ways.assumed(way).at(length) * times[static_cast<size_t>(way)];
