@@ -201,31 +201,18 @@ TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
 }
 
 ucs_status_t TagEngine::arrived_early(Tag tag, const std::byte* payload, size_t length) {
-    if (length > TagMessage::kInlineBytes) return keep_long(tag, payload, length);
-    TagMessage* const message = make(tag, TagMessageKind::kWhole, length);
-    if (message == nullptr) [[unlikely]] {
-        keep_lost(tag, length, 0, 0);
-    } else if (!reassembly_.charge(message->held, 0, sizeof(*message))) [[unlikely]] {
-        drop_uncharged(*message);
-    } else {
-        copy_plain(message->inline_data, payload, length);
-        keep(*message);
-    }
-    return UCS_OK;
-}
-
-ucs_status_t TagEngine::keep_long(Tag tag, const std::byte* payload, size_t length) {
-    if (length > kPiece) {
+    if (length > kPiece) [[unlikely]] {
         arrived(nullptr, tag, payload, length, 0, 0);
         return UCS_OK;
     }
     TagMessage* const message = make(tag, TagMessageKind::kWhole, length);
-    if (message == nullptr) {
+    const size_t outside = length <= TagMessage::kInlineBytes ? 0 : length;
+    if (message == nullptr) [[unlikely]] {
         keep_lost(tag, length, 0, 0);
-    } else if (!reassembly_.charge(message->held, 0, sizeof(*message) + length)) {
+    } else if (!reassembly_.charge(message->held, 0, sizeof(*message) + outside)) [[unlikely]] {
         drop_uncharged(*message);
     } else {
-        std::memcpy(message->data, payload, length);
+        copy_plain(message->data, payload, length);
         keep(*message);
     }
     return UCS_OK;

@@ -175,7 +175,6 @@ class TagEngine : MessageProtocol {
     // A message of on_message(): it may have a receive, or has none.
     [[gnu::noinline]] ucs_status_t arrived_late(Tag tag, const std::byte* payload, size_t length);
     [[gnu::noinline]] ucs_status_t arrived_early(Tag tag, const std::byte* payload, size_t length);
-    [[gnu::noinline]] ucs_status_t keep_long(Tag tag, const std::byte* payload, size_t length);
     [[gnu::noinline]] void drop_uncharged(TagMessage& message);
     TagMessage* make(Tag tag, TagMessageKind kind, size_t bytes);
     static ucs_status_t on_message(void* self, void* data, size_t length,
