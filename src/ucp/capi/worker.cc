@@ -201,7 +201,7 @@ ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker_h, const ucp_request_p
 ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned, ucp_send_callback_t cb) {
     {
         GateLock lock(unwrap(worker).gate());
-        if (unwrap(worker).is_flushed()) return nullptr;
+        if (unwrap(worker).try_flush()) return nullptr;
     }
     return ucp_worker_flush_nbx(worker, OldParams().send_callback(cb).get());
 }

@@ -314,7 +314,7 @@ bool Worker::settle() {
 }
 
 ucs_status_ptr_t Worker::flush(const OpParams& params) {
-    if (is_flushed() && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return nullptr;
+    if (try_flush() && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) return nullptr;
     Request* outer = requests_.begin(params, Request::CallbackKind::kSend);
     if (outer == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     ++host_.flushes;

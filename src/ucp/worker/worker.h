@@ -105,8 +105,9 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     // --- ordering ---
 
     void fence() { ++host_.fence_sequence; }
-    // There is nothing for a flush to wait for: it ends in its call.
-    bool is_flushed() {
+    // A flush that ends in its call, and a sampling window with it whose time is over.
+    // @return false: there is something to wait for
+    bool try_flush() {
         if (!(host_.is_settled && interfaces_.are_flushed()) && !settle()) return false;
         lanes_.nothing_to_flush();
         return true;
