@@ -100,11 +100,11 @@ MUTANTS = {
         ("ucp_test", "uct_test"), "*ThrowingCallbacks*:*AHandlerThatThrows*"),
     "a call takes more than the program waits for": (
         "src/ucp/proto/tag/messages.cc",
-        {"    if (!matcher_.has_expected()) interfaces_->enough();\n": ""},
+        {"    if (!matcher_.has_expected()) *is_enough_ = true;\n": ""},
         ("ucp_proto_test",), "*Exchanges*"),
     "a call ends with any receive": (
         "src/ucp/proto/tag/messages.cc",
-        {"    if (!matcher_.has_expected()) interfaces_->enough();\n": "    interfaces_->enough();\n"},
+        {"    if (!matcher_.has_expected()) *is_enough_ = true;\n": "    *is_enough_ = true;\n"},
         ("ucp_proto_test",), "*Exchanges*"),
     "a pair's queue in use keeps the others waiting": (
         "src/uct/sm/ring_interface.cc",

@@ -211,8 +211,8 @@ class InterfaceSet {
             return events;
         return poll_others(*met, events);
     }
-    // A handler: the program has something to do before this poll() takes more.
-    void enough() { is_enough_ = true; }
+    // Set by a handler: the program has something to do before this poll() takes more.
+    bool& is_enough() { return is_enough_; }
     // The next poll() looks at every transport: if it finds nothing, nothing had come.
     void look_everywhere();
     ucs::Time next_deadline() const;

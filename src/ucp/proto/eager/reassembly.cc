@@ -108,7 +108,7 @@ ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
     if (!whole && status != UCS_OK) self.messages_.erase(id);
     if (whole || status != UCS_OK) {
         sink.finish(sink.target, status);
-        self.interfaces_.enough();
+        self.interfaces_.is_enough() = true;
     }
     return UCS_OK;
 }

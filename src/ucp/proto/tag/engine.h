@@ -219,7 +219,7 @@ class TagEngine : MessageProtocol {
     };
 
     MessageTimes& times_;
-    InterfaceSet* interfaces_ = nullptr;
+    bool* is_enough_ = nullptr;    // the interface set's
     std::deque<KeptCopy> copies_;  // the first one is under way
     std::deque<Announced> announced_;
     bool copies_are_stopped_ = false;

@@ -138,7 +138,7 @@ ucs_status_t TagEngine::arrived_late(Tag tag, const std::byte* payload, size_t l
         arrived(&whole(*expected), tag, payload, length, 0, 0);
     // What its sender sends next mostly belongs to a receive that the program posts next, and would
     // be kept until then: copied twice, while the sender waits for this side.
-    if (!matcher_.has_expected()) interfaces_->enough();
+    if (!matcher_.has_expected()) *is_enough_ = true;
     return UCS_OK;
 }
 
@@ -369,7 +369,7 @@ void TagEngine::begin_eager(Request& request, const Packer& packer, Tag tag, Tag
 }
 
 void TagEngine::add_handlers(InterfaceSet& interfaces) {
-    interfaces_ = &interfaces;
+    is_enough_ = &interfaces.is_enough();
     interfaces.set_handler(AmId::kTagShort, on_message, this);
     interfaces.set_handler(AmId::kTagFirst, on_first_fragment, this);
     interfaces.set_handler(AmId::kTagSync, on_sync_message, this);
