@@ -24,7 +24,7 @@ using cuda_test::driver;
 using cuda_test::Kind;
 namespace cu = uct::cuda::abi;
 
-constexpr unsigned kWatchdogSeconds = 10;
+constexpr unsigned kWatchdogSeconds = 4;
 constexpr size_t kPieces = 200, kPiece = 100;
 
 void need(bool is_true, const char* what) {

@@ -43,7 +43,7 @@ TEST_P(FuzzTest, SeedsAndTheirChanges) {
     ASSERT_FALSE(seeds.empty());
     std::mt19937_64 random(42);
     for (const Input& seed : seeds) GetParam().read(seed);
-    for (int round = 0; round < 150; ++round) {
+    for (int round = 0; round < 100; ++round) {
         GetParam().read(changed(seeds[random() % seeds.size()], random));
     }
 }

@@ -217,12 +217,11 @@ TEST(BulkThreads, AQueuePairThatFailsCostsNoTransferAndNoByte) {
                 EXPECT_TRUE(pair.here == expected);
                 EXPECT_TRUE(pair.there == expected);
                 // What comes late would fall on this.
-                std::ranges::fill(pair.here, 0x5a);
-                std::ranges::fill(pair.there, 0x5a);
+                std::fill(pair.here.begin(), pair.here.end(), 0x5a);
+                std::fill(pair.there.begin(), pair.there.end(), 0x5a);
                 for (unsigned count = 0; count < 2000; ++count) pair.step();
-                const auto is_untouched = [](uint8_t byte) { return byte == 0x5a; };
-                EXPECT_TRUE(std::ranges::all_of(pair.here, is_untouched));
-                EXPECT_TRUE(std::ranges::all_of(pair.there, is_untouched));
+                EXPECT_TRUE(is_all(pair.here, 0x5a));
+                EXPECT_TRUE(is_all(pair.there, 0x5a));
                 EXPECT_EQ(operation.ends, 1u);
                 EXPECT_EQ(pair.pool(0)->shared_transfers.in_use(), 0u);
             }
@@ -378,15 +377,12 @@ TEST(CopyThreads, AWorkerMayEndInTheMiddleOfATransfer) {
         pair.destroy(ends);
         // Nothing is written to what is canceled.
         if (ends == 0) {
-            std::ranges::fill(pair.here, 0x5a);
+            std::fill(pair.here.begin(), pair.here.end(), 0x5a);
             EXPECT_EQ(put.ends, 1u);
             EXPECT_EQ(get.ends, 1u);
         }
         for (unsigned count = 0; count < 100; ++count) pair.step();
-        if (ends == 0) {
-            const auto is_untouched = [](uint8_t byte) { return byte == 0x5a; };
-            EXPECT_TRUE(std::ranges::all_of(pair.here, is_untouched));
-        }
+        if (ends == 0) EXPECT_TRUE(is_all(pair.here, 0x5a));
         (void)pair.finish(put);
         (void)pair.finish(get);
     }

@@ -200,12 +200,12 @@ ucs_status_t HostPair::finish(HostOperation& operation) {
 
 void HostPair::fill(uint64_t seed) {
     const auto bytes = pattern(here.size(), seed);
-    std::ranges::copy(bytes, here.begin());
+    std::copy(bytes.begin(), bytes.end(), here.begin());
 }
 
 void HostPair::fill_there(uint64_t seed) {
     const auto bytes = pattern(there.size(), seed);
-    std::ranges::copy(bytes, there.begin());
+    std::copy(bytes.begin(), bytes.end(), there.begin());
 }
 
 }  // namespace ucp::test

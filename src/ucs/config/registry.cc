@@ -30,18 +30,25 @@ constexpr Field<WarnConfig> kFields[] = {
 
 const Table<WarnConfig> kTable("configuration", {""}, kFields);
 
-// Calls function(table, index, prefixed name) for every name that some table reads, till it
-// returns true; returns whether it did.
-bool find_name(FunctionRef<bool(const TableBase&, size_t, const std::string&)> function) {
+// Calls function(table, index, prefix) for every name that some table reads, till it returns true;
+// returns whether it did. The name is the prefix and then the table's.
+bool find_name(FunctionRef<bool(const TableBase&, size_t, std::string_view)> function) {
     for (const TableBase* table = TableBase::first(); table != nullptr; table = table->next()) {
         for (size_t index = 0; index < table->size(); ++index) {
             for (const std::string_view prefix : table->prefixes()) {
-                if (function(*table, index, fmt::format("{}{}", prefix, table->name(index))))
-                    return true;
+                if (function(*table, index, prefix)) return true;
             }
         }
     }
     return false;
+}
+
+// The same for that name alone: function(table, index). Nothing is allocated for the many others.
+bool find_name(std::string_view name, FunctionRef<bool(const TableBase&, size_t)> function) {
+    return find_name([&](const TableBase& table, size_t index, std::string_view prefix) {
+        return name.starts_with(prefix) && name.substr(prefix.size()) == table.name(index) &&
+               function(table, index);
+    });
 }
 
 std::string comment(std::string_view text) {
@@ -57,12 +64,10 @@ std::string comment(std::string_view text) {
 // What is wrong with a setting that some table reads; empty if nothing is.
 std::string bounds_warning(std::string_view name, const Source::Setting& setting) {
     std::string warning;
-    find_name([&](const TableBase& table, size_t index, const std::string& known) {
+    find_name(name, [&](const TableBase& table, size_t index) {
         std::string canonical;
-        if (known != name ||
-            table.check(index, setting.value, canonical) != TableBase::Verdict::kOutOfBounds) {
+        if (table.check(index, setting.value, canonical) != TableBase::Verdict::kOutOfBounds)
             return false;
-        }
         warning = fmt::format("{}={} is out of bounds, {} is used: expected {}", setting.written_as,
                               setting.value, canonical, table.variable(index).expected);
         return true;
@@ -109,8 +114,7 @@ std::vector<const TableBase*> tables() {
 }
 
 bool is_known(std::string_view name) {
-    return find_name(
-        [&](const TableBase&, size_t, const std::string& known) { return known == name; });
+    return find_name(name, [](const TableBase&, size_t) { return true; });
 }
 
 ucs_status_t Source::modify(std::string_view full_name, std::string_view value,
@@ -118,17 +122,13 @@ ucs_status_t Source::modify(std::string_view full_name, std::string_view value,
     const std::string_view name = without_ucx(full_name);
     bool known = false;
     // A name may be read by several tables, as a fallback by some: each must accept the value.
-    const bool bad =
-        find_name([&](const TableBase& table, size_t index, const std::string& candidate) {
-            if (candidate != name) return false;
-            known = true;
-            std::string canonical;
-            if (table.check(index, value, canonical) != TableBase::Verdict::kUnreadable)
-                return false;
-            error =
-                fmt::format("UCX_{}={}: expected {}", name, value, table.variable(index).expected);
-            return true;
-        });
+    const bool bad = find_name(name, [&](const TableBase& table, size_t index) {
+        known = true;
+        std::string canonical;
+        if (table.check(index, value, canonical) != TableBase::Verdict::kUnreadable) return false;
+        error = fmt::format("UCX_{}={}: expected {}", name, value, table.variable(index).expected);
+        return true;
+    });
     if (bad) return UCS_ERR_INVALID_PARAM;
     if (known) {
         set(name, value);
@@ -143,7 +143,8 @@ ucs_status_t Source::modify(std::string_view full_name, std::string_view value,
 std::string nearest(std::string_view name) {
     std::string best;
     size_t best_distance = edit_limit(name) + 1;
-    find_name([&](const TableBase&, size_t, const std::string& known) {
+    find_name([&](const TableBase& table, size_t index, std::string_view prefix) {
+        const std::string known = fmt::format("{}{}", prefix, table.name(index));
         const size_t found = edit_distance(name, known);
         // The order of registration is the linker's; the alphabet breaks ties.
         if (found < best_distance || (found == best_distance && !best.empty() && known < best)) {

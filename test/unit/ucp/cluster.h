@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -244,9 +246,9 @@ inline void pass(Cluster& cluster, size_t from, size_t to, uint64_t number) {
 inline std::vector<uint8_t> pattern(size_t length, uint64_t seed) {
     std::vector<uint8_t> bytes(length);
     uint64_t state = ucs::mix64(seed);
-    for (size_t index = 0; index < length; ++index) {
-        if (index % 8 == 0) state = ucs::mix64(state);
-        bytes[index] = static_cast<uint8_t>(state >> (index % 8 * 8));
+    for (size_t offset = 0; offset < length; offset += sizeof(state)) {
+        state = ucs::mix64(state);
+        std::memcpy(bytes.data() + offset, &state, std::min(sizeof(state), length - offset));
     }
     return bytes;
 }

@@ -40,7 +40,10 @@ class Region {
         if (memory == nullptr) return;
         EXPECT_EQ(ucp_mem_unmap(context_, std::exchange(memory, nullptr)), UCS_OK);
     }
-    void fill(uint64_t seed) { std::ranges::copy(pattern(bytes.size(), seed), bytes.begin()); }
+    void fill(uint64_t seed) {
+        const auto wanted = pattern(bytes.size(), seed);
+        std::copy(wanted.begin(), wanted.end(), bytes.begin());
+    }
     uint64_t address(size_t offset = 0) const {
         return reinterpret_cast<uintptr_t>(bytes.data()) + offset;
     }

@@ -79,7 +79,7 @@ TEST_P(DuringPromotion, NothingIsLostAndFencesHold) {
     Memory::destroy(mapped);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, DuringPromotion, testing::Range(1u, 21u));
+INSTANTIATE_TEST_SUITE_P(Seeds, DuringPromotion, testing::Range(1u, 13u));
 
 }  // namespace
 }  // namespace ucp::test

@@ -546,7 +546,7 @@ TEST(UsageTracker, TheCapIsNeverExceeded) {
         TrackedTraffic traffic({.places = cap});
         Random random(cap);
         traffic.on_promote = [&](Id) { EXPECT_LE(traffic.promoted.size(), cap); };
-        for (unsigned change = 0; change < 5; ++change) {
+        for (unsigned change = 0; change < 3; ++change) {
             std::map<Id, double> rates;
             for (Id id = 0; id < 60; ++id) rates[id] = 1000.0 * random.below(100);
             traffic.run_rounds(2, rates);

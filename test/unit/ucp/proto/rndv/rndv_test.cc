@@ -43,16 +43,16 @@ class Rendezvous : public testing::TestWithParam<Case> {};
 TEST_P(Rendezvous, DataArrivesWhoeverComesFirst) {
     const auto& [scheme, from, to, loopback] = GetParam();
     for (const bool expected : {true, false}) {
+        Settings settings;
+        settings.scheme = scheme;
+        settings.rndv_threshold = 1;
+        settings.loopback = loopback;
+        settings.fabric.no_resource_probability = 0.2;
+        settings.fabric.stall_probability = 0.05;
+        settings.fabric.seed = expected ? 1 : 2;
+        Cluster cluster(settings);
         for (const size_t length : {0u, 1u, 4095u, 4096u, 70000u, 300001u}) {
             SCOPED_TRACE(testing::Message() << length << " bytes, expected " << expected);
-            Settings settings;
-            settings.scheme = scheme;
-            settings.rndv_threshold = 1;
-            settings.loopback = loopback;
-            settings.fabric.no_resource_probability = 0.2;
-            settings.fabric.stall_probability = 0.05;
-            settings.fabric.seed = length + 1;
-            Cluster cluster(settings);
             TypedBuffer source(from, pattern(length, length));
             TypedBuffer target(to, Bytes(length));
             ucs_status_ptr_t receiving = nullptr;
