@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 
 #include <boost/intrusive/list.hpp>
@@ -164,6 +165,13 @@ class Matcher {
     // Receives posted so far.
     uint64_t posted() const { return posted_; }
     bool has_expected() const { return exact_.size() > 0 || !wildcards_.empty(); }
+    bool has_several_expected() const {
+        const auto first = wildcards_.begin();
+        return exact_.size() + (wildcards_.empty()                     ? 0
+                                : std::next(first) == wildcards_.end() ? 1
+                                                                       : 2) >
+               1;
+    }
     size_t unexpected_count() const { return by_tag_.size(); }
 
     // Withdraw all receives and hand each to `taker`, which may free it.

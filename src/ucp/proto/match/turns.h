@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "ucp/select/protocol_table.h"
@@ -14,30 +17,47 @@ class Endpoint;
 
 // Tells a program that sends one long message, waits for the answer and goes on, from one that
 // sends many before it waits, as in windows: the first of many looks like the only one, so what
-// counts is how the last turn went. A turn is what a program sends between two receives. Of several
-// messages, those whose peers take turns are spread.
+// counts is how the last turn went. A turn is what a program sends between two receives. One
+// message out for one that comes in is an exchange, and alone in its direction. Of several
+// messages, those to more peers in turn than queues stay in caches are spread.
 class Turns {
   public:
+    // Receives that are posted and have not been matched.
+    enum class Awaited : uint8_t { kNothing, kOne, kSeveral };
+
     // A long message is to be sent. It is the first of a turn if the program has received since the
     // one before and waits for nothing now.
     // @param receives  the program's receives so far
-    // @param is_waiting  one of them is posted and has not been matched
     // @param is_busy  other messages are under way
-    select::Situation next(const Endpoint& peer, uint64_t receives, bool is_waiting, bool is_busy) {
-        const bool is_first = receives != receives_ && !is_waiting;
+    select::Situation next(const Endpoint& peer, uint64_t receives, Awaited awaited, bool is_busy) {
+        const bool is_near = is_near_by_use(peer);
+        const bool is_first = receives != receives_ && awaited == Awaited::kNothing;
+        const bool is_exchange =
+            receives == receives_ + 1 && awaited == Awaited::kOne && is_near && !is_busy;
         const bool is_alone = is_first && !had_several_ && !is_busy;
-        const bool is_of_last_peer = peer_ == &peer || peer_ == nullptr;
         receives_ = receives;
-        had_several_ = !is_first;
-        peer_ = &peer;
-        if (is_alone) return select::Situation::kAlone;
-        return is_of_last_peer ? select::Situation::kAmongOthers : select::Situation::kSpread;
+        had_several_ = !is_first && !is_exchange;
+        if (is_alone || is_exchange) return select::Situation::kAlone;
+        return is_near ? select::Situation::kAmongOthers : select::Situation::kSpread;
     }
 
   private:
-    uint64_t receives_ = 0;           // at the last long message
-    const Endpoint* peer_ = nullptr;  // of that message; it may be gone
-    bool had_several_ = false;        // that one was not the first of its turn
+    static constexpr size_t kNear = 8;  // peers
+
+    // It is the last one from now on. @return was it among the last few, or is there no other?
+    bool is_near_by_use(const Endpoint& peer) {
+        const auto place = std::ranges::find(peers_, &peer);
+        const bool is_near = place != peers_.end() || peers_.front() == nullptr;
+        std::rotate(peers_.begin(), place != peers_.end() ? place : peers_.end() - 1,
+                    place != peers_.end() ? place + 1 : peers_.end());
+        peers_.front() = &peer;
+        return is_near;
+    }
+
+    uint64_t receives_ = 0;  // at the last long message
+    // Of the last long messages, the latest first; they may be gone.
+    std::array<const Endpoint*, kNear> peers_{};
+    bool had_several_ = false;  // the last one was not the first of its turn
 };
 
 }  // namespace ucp

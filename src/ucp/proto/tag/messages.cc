@@ -305,7 +305,10 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 // Of the next long message. A message that is still to be fetched is one under way.
 select::Situation TagEngine::situation_of_next(const Endpoint& endpoint) {
     const bool is_busy = endpoint.has_backlog() || requests_.has_named() || !announced_.empty();
-    return turns_.next(endpoint, matcher_.posted() + found_, matcher_.has_expected(), is_busy);
+    const auto awaited = !matcher_.has_expected()          ? Turns::Awaited::kNothing
+                         : matcher_.has_several_expected() ? Turns::Awaited::kSeveral
+                                                           : Turns::Awaited::kOne;
+    return turns_.next(endpoint, matcher_.posted() + found_, awaited, is_busy);
 }
 
 MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
@@ -321,10 +324,11 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     }
     if (MessageTimes::has_choice(endpoint, kTag, kind, buffer.length())) {
         const Situation situation = situation_of_next(endpoint);
-        const Load among_others = matcher_.has_expected() ? Load::kBothWays : Load::kOneWay;
-        return times_.route(endpoint, kTag,
-                            situation == Situation::kAlone ? Load::kAlone : among_others,
-                            buffer.length(), choices[static_cast<size_t>(situation)]);
+        const Load load = situation == Situation::kAlone ? Load::kAlone
+                          : matcher_.has_expected()      ? Load::kBothWays
+                                                         : Load::kOneWay;
+        return times_.route(endpoint, kTag, load, buffer.length(),
+                            choices[static_cast<size_t>(situation)]);
     }
     const bool is_first_announced = is_announced(choices.front());
     if (std::ranges::all_of(choices, [&](select::Protocol each) {

@@ -143,31 +143,22 @@ TEST_F(LongMessages, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
     expect_at_peer(2);
 }
 
-// Of two pieces: they leave at once for one peer, and are announced to peers in turn.
+// Of two pieces: they leave at once for one peer, and are announced to many in turn.
 TEST_F(LongMessages, ThatAreSpreadAreAnnouncedFromTwoPiecesOn) {
-    Rank third;
-    const std::array<ucp_ep_h, 2> peers{here_.endpoint(), here_.connect(third)};
-    third.connect(here_);
     std::vector<char> source(16 * 1024, 4);
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(ends(here_.send(peers[0], source))) << i;
-    std::vector<ucs_status_ptr_t> sends;
-    for (size_t i = 1; i < 5; ++i) {
-        sends.push_back(here_.send(peers[i % 2], source));
-        EXPECT_FALSE(ends(sends.back())) << i;
-    }
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(ends(here_.send(source))) << i;
+    std::array<Rank, 8> others;
+    for (Rank& other : others) {
+        const ucs_status_ptr_t sending = here_.send(here_.connect(other), source);
+        other.connect(here_);
+        EXPECT_FALSE(ends(sending));
         std::vector<char> target(source.size());
-        EXPECT_TRUE(ends(there_.receive(target)));
-        EXPECT_EQ(target, source);
-    }
-    for (int i = 0; i < 2; ++i) {
-        std::vector<char> target(source.size());
-        const ucs_status_ptr_t receiving = third.receive(target);
-        for (int turn = 0; turn < 2000; ++turn) third.progress();
+        const ucs_status_ptr_t receiving = other.receive(target);
+        for (int turn = 0; turn < 2000; ++turn) other.progress();
         EXPECT_TRUE(ends(receiving));
         EXPECT_EQ(target, source);
+        EXPECT_TRUE(ends(sending));
     }
-    for (const ucs_status_ptr_t send : sends) EXPECT_TRUE(ends(send));
 }
 
 // As in exchanges out of step: the peer's message is there, and is fetched in progress only.
@@ -185,16 +176,31 @@ TEST_F(LongMessages, WhoHasAMessageToFetchAnnounces) {
     EXPECT_TRUE(ends(sending));
 }
 
-TEST_F(LongMessages, WhoWaitsForAMessageAnnounces) {
+TEST_F(LongMessages, WhoWaitsForMessagesAnnounces) {
     hear();
     std::vector<char> answer(8);
-    const ucs_status_ptr_t waiting = here_.receive(answer);
+    const std::array waiting{here_.receive(answer), here_.receive(answer)};
     const ucs_status_ptr_t sending = here_.send(first_);
     EXPECT_FALSE(ends(sending));
     expect_at_peer(1);
     EXPECT_TRUE(ends(sending));
-    EXPECT_TRUE(ends(there_.send(answer)));
-    EXPECT_TRUE(ends(waiting));
+    for (const ucs_status_ptr_t receive : waiting) {
+        EXPECT_TRUE(ends(there_.send(answer)));
+        EXPECT_TRUE(ends(receive));
+    }
+}
+
+// One message goes out for each that comes in.
+TEST_F(LongMessages, OfAnExchangeGoInPieces) {
+    for (int i = 0; i < 3; ++i) {
+        std::vector<char> target(kLong);
+        const ucs_status_ptr_t waiting = here_.receive(target);
+        EXPECT_TRUE(ends(here_.send(first_)));
+        expect_at_peer(1);
+        EXPECT_TRUE(ends(there_.send(second_)));
+        EXPECT_TRUE(ends(waiting));
+        EXPECT_EQ(target, second_);
+    }
 }
 
 // Who receives first and sends then has sent before it copies.
@@ -320,27 +326,34 @@ class TurnsOf : public testing::Test {
   protected:
     using Situation = select::Situation;
     void hear() { ++receives_; }
-    Situation next_to(size_t peer, bool is_busy = false) { return next(peer, false, is_busy); }
+    using Awaited = ucp::Turns::Awaited;
+    Situation next_to(size_t peer, bool is_busy = false) {
+        return next(peer, Awaited::kNothing, is_busy);
+    }
+    // For the receive that was posted last.
+    Situation exchange_with(size_t peer, bool is_busy = false) {
+        hear();
+        return next(peer, Awaited::kOne, is_busy);
+    }
     bool speaks_alone() { return next_to(0) == Situation::kAlone; }
     bool speaks_alone_after_a_receive() {
         hear();
         return speaks_alone();
     }
-    // For the receive that was posted last.
     bool speaks_alone_while_waiting() {
         hear();
-        return next(0, true, false) == Situation::kAlone;
+        return next(0, Awaited::kSeveral, false) == Situation::kAlone;
     }
 
   private:
-    Situation next(size_t peer, bool is_waiting, bool is_busy) {
+    Situation next(size_t peer, Awaited awaited, bool is_busy) {
         // They are only compared.
-        return turns_.next(reinterpret_cast<const Endpoint&>(places_[peer]), receives_, is_waiting,
+        return turns_.next(reinterpret_cast<const Endpoint&>(places_[peer]), receives_, awaited,
                            is_busy);
     }
 
     ucp::Turns turns_;
-    std::array<char, 3> places_{};
+    std::array<char, 9> places_{};
     uint64_t receives_ = 0;
 };
 
@@ -374,9 +387,27 @@ TEST_F(TurnsOf, MessagesToOnePeerAreNotSpread) {
     for (int i = 0; i < 3; ++i) EXPECT_EQ(next_to(2), Situation::kAmongOthers);
 }
 
-TEST_F(TurnsOf, MessagesToPeersInTurnAreSpread) {
+TEST_F(TurnsOf, MessagesToManyPeersInTurnAreSpread) {
     EXPECT_EQ(next_to(0), Situation::kAmongOthers);
-    for (size_t i = 1; i < 9; ++i) EXPECT_EQ(next_to(i % 3), Situation::kSpread) << i;
+    for (size_t i = 1; i < 30; ++i) EXPECT_EQ(next_to(i % 9), Situation::kSpread) << i;
+}
+
+// Their queues are still in the caches.
+TEST_F(TurnsOf, MessagesToFewPeersInTurnAreNotSpread) {
+    for (size_t i = 0; i < 8; ++i) (void)next_to(i);
+    for (size_t i = 0; i < 30; ++i) EXPECT_EQ(next_to(i * 3 % 8), Situation::kAmongOthers) << i;
+}
+
+TEST_F(TurnsOf, OneMessageForOneIsAlone) {
+    EXPECT_EQ(next_to(0), Situation::kAmongOthers);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(exchange_with(0), Situation::kAlone);
+    EXPECT_EQ(exchange_with(0, true), Situation::kAmongOthers);
+    EXPECT_EQ(exchange_with(0), Situation::kAlone);
+    EXPECT_EQ(exchange_with(1), Situation::kSpread);
+    EXPECT_EQ(exchange_with(1), Situation::kAlone);
+    // The answers of which two are waited for, though one receive is left.
+    hear();
+    EXPECT_EQ(exchange_with(0), Situation::kAmongOthers);
 }
 
 // As where a program answers one peer after the other.
