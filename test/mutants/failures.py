@@ -98,6 +98,14 @@ MUTANTS = {
         "src/uct/ib/base/ib_interface.cc",
         {"        kept_receives_.insert(kept_receives_.begin(), completions + taken + 1, completions + count);\n": ""},
         ("ucp_test", "uct_test"), "*ThrowingCallbacks*:*AHandlerThatThrows*"),
+    "an exchange is one message of many": (
+        "src/ucp/proto/match/turns.h",
+        {"if (is_alone || is_exchange)": "if (is_alone)"},
+        ("ucp_proto_test",), "TurnsOf.*"),
+    "few peers in turn are many": (
+        "src/ucp/proto/match/turns.h",
+        {"kNear = 8;": "kNear = 1;"},
+        ("ucp_proto_test",), "TurnsOf.*"),
     "a call takes more than the program waits for": (
         "src/ucp/proto/tag/messages.cc",
         {"    if (!matcher_.has_expected()) *is_enough_ = true;\n": ""},

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A collective operation, the third argument, in microseconds: the mean of the slowest rank. The
    length is what each rank sends to each other one (alltoall), contributes (allgather, allreduce),
-   receives (reduce_scatter) or is told (bcast); sums are of doubles. */
+   receives (reduce_scatter) or is told (bcast); sums are of doubles. Or pairs of neighbours that
+   exchange messages of the length: of what nobody writes (exchange), or of what each writes in
+   between (halo), which is in the time. */
 #include "bench.h"
 
 static char *out, *in;
@@ -22,15 +24,27 @@ static void reduce_scatter(int length) {
     MPI_Reduce_scatter_block(out, in, length / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
+/* The last of an odd number has nobody. */
+static void exchange(int length) {
+    if ((rank ^ 1) < size)
+        MPI_Sendrecv(out, length, MPI_BYTE, rank ^ 1, 1, in, length, MPI_BYTE, rank ^ 1, 1,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+static void halo(int length) {
+    exchange(length);
+    double* const mine = (double*)out;
+    const double* const theirs = (const double*)in;
+    for (int i = 0; i < length / 8; ++i) mine[i] = 0.5 * mine[i] + theirs[i];
+}
+
 static const struct {
     const char* name;
     void (*run)(int length);
     int is_of_all; /* a rank's memory is as long as the lengths of all together */
-} kOperations[] = {{"alltoall", alltoall, 1},
-                   {"allgather", allgather, 1},
-                   {"reduce_scatter", reduce_scatter, 1},
-                   {"bcast", bcast, 0},
-                   {"allreduce", allreduce, 0}};
+} kOperations[] = {
+    {"alltoall", alltoall, 1},  {"allgather", allgather, 1}, {"reduce_scatter", reduce_scatter, 1},
+    {"bcast", bcast, 0},        {"exchange", exchange, 0},   {"halo", halo, 0},
+    {"allreduce", allreduce, 0}};
 
 int main(int argc, char** argv) {
     begin(&argc, &argv);
