@@ -30,7 +30,7 @@ class Turns {
     // @param receives  the program's receives so far
     // @param is_busy  other messages are under way
     select::Situation next(const Endpoint& peer, uint64_t receives, Awaited awaited, bool is_busy) {
-        const bool is_near = is_near_by_use(peer);
+        const bool is_near = make_latest(peer);
         const bool is_first = receives != receives_ && awaited == Awaited::kNothing;
         const bool is_exchange =
             receives == receives_ + 1 && awaited == Awaited::kOne && is_near && !is_busy;
@@ -44,12 +44,12 @@ class Turns {
   private:
     static constexpr size_t kNear = 8;  // peers
 
-    // It is the last one from now on. @return was it among the last few, or is there no other?
-    bool is_near_by_use(const Endpoint& peer) {
-        const auto place = std::ranges::find(peers_, &peer);
+    // The peer is the latest from now on. @return was it among the last few, or is there no other?
+    bool make_latest(const Endpoint& peer) {
+        auto place = std::ranges::find(peers_, &peer);
         const bool is_near = place != peers_.end() || peers_.front() == nullptr;
-        std::rotate(peers_.begin(), place != peers_.end() ? place : peers_.end() - 1,
-                    place != peers_.end() ? place + 1 : peers_.end());
+        if (place == peers_.end()) --place;  // the one that gives way
+        std::rotate(peers_.begin(), place, place + 1);
         peers_.front() = &peer;
         return is_near;
     }
