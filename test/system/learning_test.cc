@@ -139,12 +139,6 @@ class Exchange {
     End ends_[2];
 };
 
-Config learning() {
-    Config config = quiet_config();
-    config.costs = CostSource::kLearned;
-    return config;
-}
-
 Config set_to(HowSent way) {
     Config config = quiet_config();
     config.rndv_threshold = ucs::config::MemorySize{way == HowSent::kEager ? SIZE_MAX : 0};
@@ -186,7 +180,7 @@ class Learning : public testing::TestWithParam<Operation> {
     const LearnedCosts::Class which = alone();
     ucs::Duration least{};
     HowSent good = HowSent::kEager;
-    Exchange exchange{learning(), 1, GetParam()};
+    Exchange exchange{learning_config(), 1, GetParam()};
 };
 
 INSTANTIATE_TEST_SUITE_P(Operations, Learning,
@@ -239,7 +233,7 @@ TEST_P(Learning, TrialsCostLittle) {
 
 TEST_P(Learning, IsAFunctionOfTheSeed) {
     const auto factors = [] {
-        Exchange exchange(learning(), 1, GetParam());
+        Exchange exchange(learning_config(), 1, GetParam());
         exchange.turns(200);
         const LearnedCosts& costs = *exchange.learned(0).costs;
         return std::pair(costs.factor(alone(), HowSent::kEager),
@@ -251,7 +245,7 @@ TEST_P(Learning, IsAFunctionOfTheSeed) {
 }
 
 TEST(LearningAmongOthers, IsLeftToTheTableOverANetwork) {
-    Exchange exchange(learning(), 16);
+    Exchange exchange(learning_config(), 16);
     exchange.turns(20);
     for (const Load load : {Load::kOneWay, Load::kBothWays})
         EXPECT_EQ(exchange.learned(0).ways_of(load, kLength), nullptr);

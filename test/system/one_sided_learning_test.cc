@@ -96,12 +96,6 @@ class Windows {
     Region local_, remote_;
 };
 
-Config learning_one_sided() {
-    Config config = quiet_config();
-    config.costs = CostSource::kLearned;
-    return config;
-}
-
 Config one_sided_set_to(OneSidedWay way) {
     Config config = quiet_config();
     config.zcopy_threshold = ucs::config::MemorySize{way == OneSidedWay::kCopy ? SIZE_MAX : 0};
@@ -133,7 +127,7 @@ class OneSidedLearning : public testing::TestWithParam<Habit> {
         windows.learned().costs->restore(which(), way, static_cast<float>(times), 1000);
     }
 
-    Windows windows{learning_one_sided(), GetParam()};
+    Windows windows{learning_config(), GetParam()};
     ucs::Duration least{};
     OneSidedWay good{};
 };
@@ -176,7 +170,7 @@ TEST_P(OneSidedLearning, TrialsCostLittle) {
 
 TEST_P(OneSidedLearning, IsAFunctionOfTheSeed) {
     const auto factors = [&] {
-        Windows again(learning_one_sided(), GetParam());
+        Windows again(learning_config(), GetParam());
         again.turns(100);
         const LearnedCosts& costs = *again.learned().costs;
         return std::pair(costs.factor(which(), first()), costs.factor(which(), second()));
@@ -196,18 +190,23 @@ TEST(NoOneSidedLearning, IsTheDefaultOnAVirtualClock) {
     }
 }
 
+// Packets are lost and delayed.
+SoftWorld::Options lossy_world(uint64_t seed) {
+    softhca::FaultPlan faults;
+    faults.drop = 0.01;
+    faults.delay = 0.2;
+    faults.delay_ns = 30000;
+    faults.seed = seed;
+    return quiet_world(learning_config(), faults);
+}
+
 // Puts to the same place with fences between them, each by a way of its own, on a fabric that loses
 // and delays packets, while the lane changes. Nothing of an earlier one may be seen behind what a
 // later one has written.
 class OrderOfWays : public testing::TestWithParam<unsigned> {};
 
 TEST_P(OrderOfWays, FencesHoldWhateverWayEachPutGoes) {
-    softhca::FaultPlan faults;
-    faults.drop = 0.01;
-    faults.delay = 0.2;
-    faults.delay_ns = 30000;
-    faults.seed = GetParam();
-    SoftWorld world(quiet_world(learning_one_sided(), faults));
+    SoftWorld world(lossy_world(GetParam()));
     Cluster& cluster = world.cluster;
     ucs::Random random(GetParam());
     constexpr size_t kMost = 200 << 10;
@@ -289,12 +288,7 @@ TEST_P(OrderOfWays, FencesHoldWhateverWayEachPutGoes) {
 
 // A flush alone, without a fence: the copy, the registered buffer and the slices are all there.
 TEST_P(OrderOfWays, FlushesWaitForEveryWay) {
-    softhca::FaultPlan faults;
-    faults.drop = 0.01;
-    faults.delay = 0.2;
-    faults.delay_ns = 30000;
-    faults.seed = GetParam();
-    SoftWorld world(quiet_world(learning_one_sided(), faults));
+    SoftWorld world(lossy_world(GetParam()));
     Cluster& cluster = world.cluster;
     const ucp_ep_h endpoint = cluster.endpoint(0, 1);
     constexpr size_t kLengths[] = {3000, 20000, 60000, 90000, 250000};

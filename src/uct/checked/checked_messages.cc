@@ -32,6 +32,7 @@ CheckedMessages::CheckedMessages(const AmTable& handlers, const Report& report)
     table_.lost = handlers.lost != nullptr ? lost : nullptr;
     table_.lost_arg = this;
     table_.sender = handlers.sender;
+    table_.is_enough = handlers.is_enough;
     // What a message says is not asked about before it is known to be what was sent.
     if (table_.sender != nullptr)
         table_.admits = [](void*, PeerIdentity&, uint8_t, const void*, size_t) { return true; };

@@ -93,7 +93,7 @@ bool DirectQueue::begin_list() {
         staging_.put(chunk);
         return false;
     }
-    latest_.store({ticket.number, ticket.direction}, std::memory_order_relaxed);
+    set_latest(ticket);
     for (DirectCopy* copy : handed_over_)
         copy->handed_over(UCS_OK, ticket, copy == handed_over_.front() ? chunk : nullptr);
     return true;
@@ -105,8 +105,7 @@ void DirectQueue::begin_singles() {
         CopyContext::Ticket ticket;
         const ucs_status_t status =
             context_.begin(next_stream(), plan.to, plan.from, plan.length, &ticket);
-        if (status == UCS_OK)
-            latest_.store({ticket.number, ticket.direction}, std::memory_order_relaxed);
+        if (status == UCS_OK) set_latest(ticket);
         copy->handed_over(status, ticket, nullptr);
     }
 }

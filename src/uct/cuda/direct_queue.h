@@ -53,6 +53,9 @@ class DirectQueue {
         Direction stream = Direction::kWithin;
     };
 
+    void set_latest(const CopyContext::Ticket& ticket) {
+        latest_.store({ticket.number, ticket.direction}, std::memory_order_relaxed);
+    }
     bool is_busy() const;
     bool holds_back() const;
     void take_waiting();

@@ -39,6 +39,13 @@ inline Config quiet_config() {
     return config;
 }
 
+// The same, and what operations cost is learned.
+inline Config learning_config() {
+    Config config = quiet_config();
+    config.costs = CostSource::kLearned;
+    return config;
+}
+
 // What carries the messages of a cluster, if not its mock fabric.
 class Wire {
   public:

@@ -166,11 +166,8 @@ class Matcher {
     uint64_t posted() const { return posted_; }
     bool has_expected() const { return exact_.size() > 0 || !wildcards_.empty(); }
     bool has_several_expected() const {
-        const auto first = wildcards_.begin();
-        return exact_.size() + (wildcards_.empty()                     ? 0
-                                : std::next(first) == wildcards_.end() ? 1
-                                                                       : 2) >
-               1;
+        if (wildcards_.empty()) return exact_.size() > 1;
+        return exact_.size() > 0 || std::next(wildcards_.begin()) != wildcards_.end();
     }
     size_t unexpected_count() const { return by_tag_.size(); }
 

@@ -14,6 +14,7 @@
 #include "common/flipping_component.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucs/log/log.h"
+#include "uct/checked/checked_messages.h"
 #include "uct/self/self_interface.h"
 #include "unit/ucp/cluster.h"
 #include "unit/ucp/host_wire.h"
@@ -378,6 +379,15 @@ TEST_P(ChecksumsAgree, WhoHasNoneIsRefused) {
         EXPECT_EQ(log.entries().size(), 1u);
         EXPECT_TRUE(log.contains("UCX_CHECKSUM must be the same at both ends"));
     }
+}
+
+// Transports below leave messages for the next call as they do without checksums.
+TEST(CheckedMessages, SayWhenHandlersHaveEnough) {
+    const bool is_enough = true;
+    uct::AmTable handlers{};
+    handlers.is_enough = &is_enough;
+    const uct::CheckedMessages checked(handlers, {});
+    EXPECT_EQ(checked.table().is_enough, &is_enough);
 }
 
 }  // namespace
