@@ -108,11 +108,19 @@ MUTANTS = {
         ("ucp_proto_test",), "TurnsOf.*"),
     "a call takes more than the program waits for": (
         "src/ucp/proto/tag/messages.cc",
-        {"    if (!matcher_.has_expected()) *is_enough_ = true;\n": ""},
+        {"    if (matcher_.awaited() == 0) *is_enough_ = true;\n": ""},
         ("ucp_proto_test",), "*Exchanges*"),
     "a call ends with any receive": (
         "src/ucp/proto/tag/messages.cc",
-        {"    if (!matcher_.has_expected()) *is_enough_ = true;\n": "    *is_enough_ = true;\n"},
+        {"    if (matcher_.awaited() == 0) *is_enough_ = true;\n": "    *is_enough_ = true;\n"},
+        ("ucp_proto_test",), "*Exchanges*"),
+    "receives that stand are awaited": (
+        "src/ucp/proto/match/matcher.cc",
+        {"earliest.table == &exact_ && earliest.receive->sequence > last_wildcard_": "false"},
+        ("ucp_proto_test",), "*Exchanges*"),
+    "a receive from anybody is not awaited": (
+        "src/ucp/proto/match/matcher.cc",
+        {" && earliest.receive->sequence > last_wildcard_": ""},
         ("ucp_proto_test",), "*Exchanges*"),
     "a pair's queue in use keeps the others waiting": (
         "src/uct/sm/ring_interface.cc",

@@ -36,6 +36,8 @@ POSTED_RECEIVE = 105
 # that were asked for lately, by chance of their uuids: some 20 more for each two.
 LOOKS = {1: 90, 64: 90}
 LATE = {1: 545, 8: 600}
+# A call of progress that brings a message for which a receive waits, beside so many receives from anybody for others.
+BESIDE = {0: 335, 16: 390, 512: 390}
 # As callgrind names them; a function of valgrind's own in their place counts as well.
 ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
                         r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")
@@ -290,6 +292,15 @@ def main():
                 for function, cost in sorted(own.items(), key=lambda item: -item[1]):
                     if cost >= 1:
                         print(f"    {what:8} {cost:8.2f} {function}")
+    beside = {}
+    for standing in BESIDE:
+        beside[standing], own = measure(arguments.program, "beside", str(standing), {}, ("progress",))["progress"]
+        touched[f"a message beside {standing} receives from anybody"] = own
+        print(f"{f'a message beside {standing} receives from anybody':40} {beside[standing]:8.2f}", flush=True)
+        if arguments.functions:
+            for function, cost in sorted(own.items(), key=lambda item: -item[1]):
+                if cost >= 1:
+                    print(f"    {'beside':8} {cost:8.2f} {function}")
     parts = measure(arguments.program, "off", "bulk",
                     {"UCX_LANES": "scalable", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf"},
                     ("put", "progress"))
@@ -365,6 +376,11 @@ def main():
             (HARDENING if is_hardened(arguments.program) else 0)
         if cost > limit:
             failures.append(f"{what} on mapped memory, tracker {tracker}: {cost:.2f} instructions, allowed are {limit}")
+    for standing, limit in BESIDE.items():
+        allowed = limit + (HARDENING if is_hardened(arguments.program) else 0)
+        if beside[standing] > allowed:
+            failures.append(f"a message beside {standing} receives from anybody: {beside[standing]:.2f} instructions, "
+                            f"allowed are {allowed}")
     if per_slice > SLICE:
         failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")
     for name in (CASES[1][0], CASES[2][0]):

@@ -6,7 +6,8 @@
 // latter behind a put and a fence each; or mapped: puts, gets and fetch-adds on memory that is
 // mapped, and a flush behind each; or what is done with lanes, and how many peers there are; or
 // idle, late: progress with nothing there, and messages that come before their receives, within a
-// host, and from how many peers.
+// host, and from how many peers; or beside: messages whose receives wait, and how many receives
+// from anybody, for other messages, are posted all the time.
 
 #include <cstdio>
 #include <cstdlib>
@@ -437,6 +438,41 @@ unsigned receive_late(perf::Pair& pair, size_t peers) {
     return kRounds * kBurst;
 }
 
+// Messages whose receives wait, beside so many for others that never come, as OpenSHMEM has them
+// for questions of its peers. @return how many
+unsigned receive_beside(perf::Pair& pair, size_t standing) {
+    constexpr ucp_tag_t kOther = 9, kFromAnybody = 0xffffff00000fffff;
+    const ucp_ep_h endpoint = peers_within_host(pair, 1).front();
+    const ucp_request_param_t none{};
+    std::vector<ucs_status_ptr_t> waiting;
+    uint64_t received = 0;
+    for (size_t i = 0; i < standing; ++i) {
+        waiting.push_back(ucp_tag_recv_nbx(pair.handle(0), &received, sizeof(received), kOther,
+                                           kFromAnybody, &none));
+    }
+    for (unsigned count = 0; count < 2 * kRounds * kBurst; ++count) {
+        const uint64_t sent = count + 1;
+        const ucs_status_ptr_t receiving = receive(pair.handle(0), &received, &none);
+        perf::require(UCS_PTR_IS_PTR(receiving), "the message has not come yet");
+        perf::require(ucp_tag_send_nbx(endpoint, &sent, sizeof(sent), kTag, &none) == nullptr,
+                      "a short message goes at once");
+        if (count < kRounds * kBurst) {
+            ucp_worker_progress(pair.handle(0));
+        } else {
+            perf::start_counting();
+            perf_measured_progress(pair.handle(0));
+        }
+        perf::require(ucp_request_check_status(receiving) == UCS_OK && received == sent,
+                      "a message for which a receive waited");
+        ucp_request_free(receiving);
+    }
+    for (const ucs_status_ptr_t each : waiting) {
+        ucp_request_cancel(pair.handle(0), each);
+        ucp_request_free(each);
+    }
+    return kRounds * kBurst;
+}
+
 // Progress with nothing there. @return calls
 unsigned look_in_vain(perf::Pair& pair, size_t peers) {
     receive_late(pair, peers);
@@ -454,7 +490,7 @@ unsigned look_in_vain(perf::Pair& pair, size_t peers) {
 int main(int argc, char** argv) {
     perf::require(argc == 3,
                   "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk|atomic|fenced|mapped, or "
-                  "peers|moves|idle|late COUNT");
+                  "peers|moves|idle|late|beside COUNT");
     const std::string_view tracker = argv[1], lane = argv[2];
     if (tracker == "peers" || tracker == "moves") {
         perf::Pair pair;
@@ -467,6 +503,11 @@ int main(int argc, char** argv) {
         perf::Pair pair(peers, perf::Pair::Over::kHost);
         std::printf("%u\n",
                     tracker == "idle" ? look_in_vain(pair, peers) : receive_late(pair, peers));
+        return 0;
+    }
+    if (tracker == "beside") {
+        perf::Pair pair(1, perf::Pair::Over::kHost);
+        std::printf("%u\n", receive_beside(pair, std::strtoul(argv[2], nullptr, 10)));
         return 0;
     }
     const bool is_shared_memory = lane == "fifo" || lane == "ring" || lane == "mapped";

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 
 #include <boost/intrusive/list.hpp>
@@ -66,7 +65,8 @@ class TagTable {
   public:
     using Element = typename Bucket::value_type;
 
-    TagTable();
+    // @param bits  2 to their power is how many buckets it begins with
+    explicit TagTable(unsigned bits = 8);
 
     // The bits of tags that count. Only while the table is empty.
     void set_mask(Tag mask) { mask_ = mask; }
@@ -91,9 +91,8 @@ class TagTable {
     size_t index(Tag tag) const { return (tag * 0x9E3779B97F4A7C15u) >> shift_; }
     void grow();
 
-    static constexpr unsigned kInitialBits = 8;
-    unsigned shift_ = 64 - kInitialBits;
-    size_t bucket_count_ = size_t{1} << kInitialBits;
+    unsigned shift_;
+    size_t bucket_count_;
     Tag mask_ = kFullTagMask;
     size_t size_ = 0;
     std::unique_ptr<Bucket[]> buckets_;
@@ -102,21 +101,23 @@ class TagTable {
 // Pairs posted receives with arrived messages.
 //
 // Rules of matching: a message goes to the earliest posted receive that fits it; a receive takes
-// the earliest arrived message that fits it. Receives with the *exact mask* are found by hash; the
-// others stand in one queue, and posting numbers decide between the two. Messages stand in a hash
-// by tag and in one queue in the order of arrival. Owns no element: requests and messages come from
-// the worker's pools. The tables double when there are more elements than buckets, which is the
-// only allocation, and rare.
+// the earliest arrived message that fits it. Receives stand in a hash by tag for each mask, those
+// of more masks than there are such tables in one queue; posting numbers decide between them. So
+// receives that stay, and are many, cost a message that is not for them no more than one would.
+// Messages stand in a hash by tag and in one queue in the order of arrival. Owns no element:
+// requests and messages come from the worker's pools. The tables double when there are more
+// elements than buckets, which is the only allocation, and rare.
 //
-// The exact mask is the one that the program names its messages by: full in Open MPI, all but two
-// bits in MPICH. It is taken over from a receive that comes while both tables are empty.
+// The *exact mask* is the one that the program names its messages by: full in Open MPI, all but two
+// bits in MPICH: a message looks at the table of receives with that mask alone while no others are
+// posted. It is taken over from a receive that comes while nothing is posted or kept.
 class Matcher {
   public:
     // May a posted receive take a message of this tag? If not, none does.
-    bool may_expect(Tag tag) { return !wildcards_.empty() || !exact_.bucket(tag).empty(); }
+    bool may_expect(Tag tag) { return wildcards_ != 0 || !exact_.bucket(tag).empty(); }
     // The receive that an arriving message belongs to, taken out of the queues; null if none.
     ExpectedReceive* take_expected(Tag tag) {
-        if (!wildcards_.empty()) [[unlikely]]
+        if (wildcards_ != 0) [[unlikely]]
             return take_earliest(tag);
         ExpectedReceive::List& bucket = exact_.bucket(tag);
         if (bucket.empty()) return nullptr;
@@ -135,7 +136,7 @@ class Matcher {
         if (receive.mask == exact_mask() || adopt(receive.mask)) [[likely]] {
             exact_.insert(receive);
         } else {
-            wildcards_.push_back(receive);
+            post_wildcard(receive);
         }
     }
     // Take a posted receive back.
@@ -164,11 +165,11 @@ class Matcher {
 
     // Receives posted so far.
     uint64_t posted() const { return posted_; }
-    bool has_expected() const { return exact_.size() > 0 || !wildcards_.empty(); }
-    bool has_several_expected() const {
-        if (wildcards_.empty()) return exact_.size() > 1;
-        return exact_.size() > 0 || std::next(wildcards_.begin()) != wildcards_.end();
-    }
+    bool has_expected() const { return exact_.size() + wildcards_ != 0; }
+    // Receives whose messages the program waits for next, as far as it can be told: receives that
+    // do not name their messages, and have stood since before one that did, may stand for ever, as
+    // those for questions of peers do.
+    size_t awaited() const { return exact_.size() + (are_wildcards_standing_ ? 0 : wildcards_); }
     size_t unexpected_count() const { return by_tag_.size(); }
 
     // Withdraw all receives and hand each to `taker`, which may free it.
@@ -179,7 +180,9 @@ class Matcher {
             taker(receive);
         };
         exact_.drain(take);
-        wildcards_.clear_and_dispose([&](ExpectedReceive* receive) { take(*receive); });
+        for (Receives& receives : by_mask_) receives.drain(take);
+        others_.clear_and_dispose([&](ExpectedReceive* receive) { take(*receive); });
+        wildcards_ = 0;
     }
     // Remove the messages for which `condition` holds and hand each to `taker`, which may free it.
     template <typename Condition, typename Taker>
@@ -193,17 +196,31 @@ class Matcher {
     }
 
   private:
+    using Receives = TagTable<ExpectedReceive::List>;
+    // What programs have beside the exact one: any source, any tag, both.
+    static constexpr size_t kMasks = 4;
+    static constexpr unsigned kFewBits = 6;
+
     UnexpectedMessage* find_in_order(Tag tag, Tag mask);
     ExpectedReceive* take_earliest(Tag tag);
+    void post_wildcard(ExpectedReceive& receive);
     // Make it the exact mask, if it is fit for that and nothing depends on the other one.
     bool adopt(Tag mask);
     Tag exact_mask() const { return exact_.mask(); }
 
-    TagTable<ExpectedReceive::List> exact_;
-    ExpectedReceive::List wildcards_;
+    Receives exact_;
+    size_t wildcards_ = 0;        // receives in by_mask_ and others_
+    uint64_t last_wildcard_ = 0;  // number of the one that was posted last
+    // One of the exact mask that was posted behind all of these was the last that was taken.
+    bool are_wildcards_standing_ = false;
+    uint64_t posted_ = 0;
     TagTable<UnexpectedMessage::List<&UnexpectedMessage::bucket_hook>> by_tag_;
     UnexpectedMessage::List<&UnexpectedMessage::order_hook> arrived_;
-    uint64_t posted_ = 0;
+    // Of other masks, one each; those behind the first `masks_` have had none.
+    Receives by_mask_[kMasks] = {Receives(kFewBits), Receives(kFewBits), Receives(kFewBits),
+                                 Receives(kFewBits)};
+    size_t masks_ = 0;
+    ExpectedReceive::List others_;  // of more masks
 };
 
 }  // namespace ucp

@@ -138,7 +138,7 @@ ucs_status_t TagEngine::arrived_late(Tag tag, const std::byte* payload, size_t l
         arrived(&whole(*expected), tag, payload, length, 0, 0);
     // What its sender sends next mostly belongs to a receive that the program posts next, and would
     // be kept until then: copied twice, while the sender waits for this side.
-    if (!matcher_.has_expected()) *is_enough_ = true;
+    if (matcher_.awaited() == 0) *is_enough_ = true;
     return UCS_OK;
 }
 
@@ -305,9 +305,7 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 // Of the next long message. A message that is still to be fetched is one under way.
 select::Situation TagEngine::situation_of_next(const Endpoint& endpoint) {
     const bool is_busy = endpoint.has_backlog() || requests_.has_named() || !announced_.empty();
-    const auto awaited = !matcher_.has_expected()          ? Turns::Awaited::kNothing
-                         : matcher_.has_several_expected() ? Turns::Awaited::kSeveral
-                                                           : Turns::Awaited::kOne;
+    const size_t awaited = matcher_.awaited();
     return turns_.next(endpoint, matcher_.posted() + found_, awaited, is_busy);
 }
 
@@ -325,7 +323,7 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     if (MessageTimes::has_choice(endpoint, kTag, kind, buffer.length())) {
         const Situation situation = situation_of_next(endpoint);
         const Load load = situation == Situation::kAlone ? Load::kAlone
-                          : matcher_.has_expected()      ? Load::kBothWays
+                          : matcher_.awaited() != 0      ? Load::kBothWays
                                                          : Load::kOneWay;
         return times_.route(endpoint, kTag, load, buffer.length(),
                             choices[static_cast<size_t>(situation)]);

@@ -65,6 +65,32 @@ TEST(Matcher, DrainHandsOverEverything) {
     EXPECT_FALSE(matcher.has_expected());
 }
 
+// As those of OpenSHMEM for questions of its peers, beside the messages of a collective.
+TEST(Matcher, ReceivesThatStandAreNotAwaited) {
+    Matcher matcher;
+    Receive standing(0x100, 0xf00, 1), again(0x100, 0xf00, 2);
+    Receive first(7, kFullTagMask, 3), second(7, kFullTagMask, 4), third(7, kFullTagMask, 5);
+    matcher.post(first);
+    matcher.post(standing);
+    EXPECT_EQ(matcher.awaited(), 2u);
+    EXPECT_EQ(matcher.take_expected(7), &first);
+    EXPECT_EQ(matcher.awaited(), 1u) << "it was posted behind the one that was taken";
+    matcher.post(second);
+    matcher.post(third);
+    EXPECT_EQ(matcher.awaited(), 3u);
+    EXPECT_EQ(matcher.take_expected(7), &second);
+    EXPECT_EQ(matcher.awaited(), 1u) << "the third";
+    EXPECT_EQ(matcher.take_expected(7), &third);
+    EXPECT_EQ(matcher.awaited(), 0u);
+    EXPECT_TRUE(matcher.has_expected());
+    matcher.post(again);
+    EXPECT_EQ(matcher.awaited(), 2u) << "the program receives from anybody";
+    EXPECT_EQ(matcher.take_expected(0x107), &standing);
+    EXPECT_EQ(matcher.awaited(), 1u);
+    EXPECT_EQ(matcher.take_expected(0x107), &again);
+    EXPECT_EQ(matcher.awaited(), 0u);
+}
+
 // The rules of matching in their plainest form: two lists in order, searched from the front.
 class Reference {
   public:

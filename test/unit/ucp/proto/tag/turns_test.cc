@@ -309,6 +309,34 @@ TEST_P(Exchanges, ProgressEndsWithTheLastReceive) {
     EXPECT_EQ(target_, data_);
 }
 
+// Receives from anybody that are posted all the time change nothing of it.
+TEST_P(Exchanges, ProgressEndsWithTheLastReceiveBesideThoseThatStand) {
+    std::vector<char> question(8);
+    const ucs_status_ptr_t standing = ucp_tag_recv_nbx(
+        here_.worker(), question.data(), question.size(), kTag << 32, kAll << 32, &kPlain);
+    const ucs_status_ptr_t receive = here_.receive(target_);
+    send();
+    send();
+    until_ended({receive});
+    EXPECT_FALSE(is_kept());
+    until_ended({here_.receive(target_)});
+    ucp_request_cancel(here_.worker(), standing);
+    until_ended({standing});
+}
+
+// One of them may be the next message's.
+TEST_P(Exchanges, OneCallTakesMessagesForReceivesFromAnybody) {
+    std::vector<char> second(GetParam());
+    const ucs_status_ptr_t first = here_.receive(target_);
+    const ucs_status_ptr_t from_anybody =
+        ucp_tag_recv_nbx(here_.worker(), second.data(), second.size(), kTag, kAll >> 32, &kPlain);
+    send();
+    send();
+    while (ucp_request_check_status(first) == UCS_INPROGRESS) here_.progress();
+    EXPECT_EQ(ucp_request_check_status(from_anybody), UCS_OK);
+    until_ended({first, from_anybody});
+}
+
 TEST_P(Exchanges, OneCallTakesMessagesForReceivesThatAreAllPosted) {
     std::vector<char> second(GetParam());
     const std::vector receives{here_.receive(target_), here_.receive(second)};
@@ -326,14 +354,11 @@ class TurnsOf : public testing::Test {
   protected:
     using Situation = select::Situation;
     void hear() { ++receives_; }
-    using Awaited = ucp::Turns::Awaited;
-    Situation next_to(size_t peer, bool is_busy = false) {
-        return next(peer, Awaited::kNothing, is_busy);
-    }
+    Situation next_to(size_t peer, bool is_busy = false) { return next(peer, 0, is_busy); }
     // For the receive that was posted last.
     Situation exchange_with(size_t peer, bool is_busy = false) {
         hear();
-        return next(peer, Awaited::kOne, is_busy);
+        return next(peer, 1, is_busy);
     }
     bool speaks_alone() { return next_to(0) == Situation::kAlone; }
     bool speaks_alone_after_a_receive() {
@@ -342,11 +367,11 @@ class TurnsOf : public testing::Test {
     }
     bool speaks_alone_while_waiting() {
         hear();
-        return next(0, Awaited::kSeveral, false) == Situation::kAlone;
+        return next(0, 2, false) == Situation::kAlone;
     }
 
   private:
-    Situation next(size_t peer, Awaited awaited, bool is_busy) {
+    Situation next(size_t peer, size_t awaited, bool is_busy) {
         // They are only compared.
         return turns_.next(reinterpret_cast<const Endpoint&>(places_[peer]), receives_, awaited,
                            is_busy);
