@@ -139,7 +139,10 @@ PROGRAMS = [
     *(Program("victim", "finalize {random} " + dead, ranks=(3,), victims=1, launchers=GO_ON, random=20000,
               leaves=ADAPTER, quick=False) for dead in "01"),
     Program("shmem", ranks=(2, 4), runtimes=("oshrun",)),
-    Program("shmem_hot", "0.5", ranks=(8,), runtimes=("oshrun",), env=HOT, promotions=4, demotions=2, holders=3),
+    Program("shmem_hot", "0.5", ranks=(8,), runtimes=("oshrun",), transports=("soft", "tcp"), env=HOT, promotions=4,
+            demotions=2, holders=3),
+    # Within the host its puts need no lane.
+    Program("shmem_hot", "0.5", ranks=(8,), runtimes=("oshrun",), transports=("sm",), env=HOT),
     Program("shmem", ranks=(4,), runtimes=("oshrun",), env=BUSY, quick=False),
 ]
 

@@ -89,8 +89,12 @@ MUTANTS = {
         ("ucp_proto_test",), "InPlace.Threads*"),
     "in place, short, without the lock": (
         "src/ucp/proto/rma/in_place.h",
-        {"Gate::kThreads | Gate::kTracker | Gate::kDevices;": "Gate::kTracker | Gate::kDevices;"},
+        {"kWatched = Gate::kThreads | Gate::kDevices;": "kWatched = Gate::kDevices;"},
         ("ucp_proto_test",), "InPlace.Threads*"),
+    "in place, counted": (
+        "src/ucp/proto/rma/in_place.h",
+        {"kNotCounted = 0;": "kNotCounted = Gate::kTracker;"},
+        ("ucp_proto_test",), "InPlace.AnArmed*"),
     "in place, short, before what a fence holds": (
         "src/ucp/proto/rma/in_place.h",
         {"|| !endpoint.is_unfenced() ||": "||"},

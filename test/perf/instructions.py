@@ -57,8 +57,8 @@ ATOMICS = {"atomic": 2600, "fenced": 4200}
 
 # On memory that is mapped, within the call; every 64th get or fetch-add has a request, its progress apart.
 MAPPED = {"short_put": 60, "short_get": 98, "fetch_add": 145, "flush": 85}
-# Where sends are counted a put is no plain one any more, and flushes look at the clock.
-MAPPED_ARMED_EXTRA = {"short_put": 62, "short_get": 22, "flush": 10}
+# Where sends are counted flushes look at the clock.
+MAPPED_ARMED_EXTRA = {"flush": 10}
 
 CASES = [
     # name, lane, tracker, variables

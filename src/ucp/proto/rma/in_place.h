@@ -33,14 +33,15 @@ namespace ucp::in_place {
     return region->at(address);
 }
 
-// The same for a put or get between them and a buffer of the program, which is counted.
+// The same for a put or get between them and a buffer of the program. It is not counted: no lane
+// would do it sooner.
 [[gnu::always_inline]] inline std::byte* find(Endpoint& endpoint, const RemoteMemory& remote,
                                               uct::PeerRights wanted, uint64_t address,
                                               const void* buffer, size_t length, size_t longest) {
     if (length - 1 >= longest) return nullptr;  // or none
     std::byte* const there = find(endpoint, remote, wanted, address, length);
-    const bool goes_on = there != nullptr && (!endpoint.is_watched() ||
-                                              endpoint.pass_gate(buffer, length, Gate::kTracker));
+    constexpr uint32_t kNotCounted = 0;
+    const bool goes_on = there != nullptr && endpoint.pass_gate(buffer, length, kNotCounted);
     return goes_on ? there : nullptr;
 }
 
@@ -54,11 +55,11 @@ namespace ucp::in_place {
     return true;
 }
 
-// Of few bytes, where no thread, tracker or device has to be looked after and no fence waits: what
-// most programs put, without a call, so that nothing has to be saved for one. Others go by put().
+// Of few bytes, where no thread or device has to be looked after and no fence waits: what most
+// programs put, without a call, so that nothing has to be saved for one. Others go by put().
 [[gnu::always_inline]] inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length,
                                              uint64_t address, const RemoteMemory& remote) {
-    constexpr uint32_t kWatched = Gate::kThreads | Gate::kTracker | Gate::kDevices;
+    constexpr uint32_t kWatched = Gate::kThreads | Gate::kDevices;
     if (length - 1 >= uct::kShortCopy || (endpoint.gate().bits() & kWatched) != 0) return false;
     const auto& in_place = endpoint.configuration().in_place();
     const uct::MappedRegion* region = remote.mapped(in_place.domains);

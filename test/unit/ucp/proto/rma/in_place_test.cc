@@ -417,7 +417,8 @@ TEST_P(InPlaceFlushes, EndASamplingWindow) {
     }
 }
 
-// What was put in the window is taken for what its length has, however late the next progress is.
+// What a lane has put in the window is taken for what its length has, however late the next
+// progress is.
 TEST_F(InPlace, PutsWithoutProgressAreRatedByTheWindowThatCountedThem) {
     ASSERT_NO_FATAL_FAILURE(connect(kAllFeatures, UCS_THREAD_MODE_SINGLE, &clock_));
     const auto look = [&] {
@@ -432,7 +433,7 @@ TEST_F(InPlace, PutsWithoutProgressAreRatedByTheWindowThatCountedThem) {
             look();
         } while (!tracker.armed());
         for (int i = 0; i < 20'000; ++i) {
-            EXPECT_EQ(put(7, word(2), key_), UCS_OK);
+            endpoint().touch_if_unlocked(sizeof(uint64_t));
             EXPECT_EQ(ucp_worker_flush_nbx(wrap(here_->worker.get()), &kPlain), nullptr);
             clock_.advance(std::chrono::microseconds(1));
         }
@@ -506,18 +507,21 @@ TEST_F(InPlace, NoPutsWhereOnlyAtomicsWereAskedFor) {
     EXPECT_EQ(words_[2], 1u);
 }
 
-TEST_F(InPlace, AnArmedTrackerCountsPutsAndGets) {
+// No lane would do them sooner.
+TEST_F(InPlace, AnArmedTrackerCountsNone) {
     ASSERT_NO_FATAL_FAILURE(connect());
     uint64_t value = 0;
+    std::vector<char> longer(100);
+    endpoint().gate().arm(true);
     EXPECT_EQ(put(1, word(2), key_), UCS_OK);
+    EXPECT_EQ(wait(ucp_put_nbx(ep_, longer.data(), longer.size(), word(2), key_, &kPlain)), UCS_OK);
+    EXPECT_EQ(get(&value, word(2), key_), UCS_OK);
+    EXPECT_EQ(atomic<uint64_t>(UCP_ATOMIC_OP_ADD, 1, nullptr, word(2)), UCS_OK);
     EXPECT_FALSE(endpoint().tracker_hook().tracked());
-    for (const bool is_put : {true, false}) {
-        endpoint().gate().arm(true);
-        EXPECT_EQ(is_put ? put(1, word(2), key_) : get(&value, word(2), key_), UCS_OK);
-        endpoint().gate().arm(false);
-        EXPECT_TRUE(endpoint().tracker_hook().tracked());
-        here_->worker->lanes().tracker()->remove(endpoint().tracker_hook());
-    }
+    EXPECT_EQ(ucp_tag_send_nbx(ep_, &value, sizeof(value), 1, &kPlain), nullptr);
+    EXPECT_TRUE(endpoint().tracker_hook().tracked());
+    endpoint().gate().arm(false);
+    here_->worker->lanes().tracker()->remove(endpoint().tracker_hook());
 }
 
 // Several threads use the worker: who has its lock has all of it.
