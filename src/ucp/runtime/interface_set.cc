@@ -253,7 +253,7 @@ size_t InterfaceSet::max_am_header() const {
 // for long is polled seldom: its next message waits for a few more calls, which is little beside
 // the time that it has been silent.
 unsigned InterfaceSet::poll_networks() {
-    constexpr uint32_t kQuietPolls = 4096, kSeldom = 16;
+    constexpr uint32_t kQuietPolls = 4096;
     const bool is_seldom = ++network_polls_ % kSeldom == 0;
     bool all_rest = true;
     unsigned events = 0;
@@ -265,7 +265,6 @@ unsigned InterfaceSet::poll_networks() {
         if (found == 0 && interface->may_rest && interface->quiet < kQuietPolls) ++interface->quiet;
         all_rest &= interface->quiet >= kQuietPolls;
     }
-    // A program within one host has none to poll.
     if (all_rest) {
         rest_ = kSeldom - 1;
         network_polls_ = kSeldom - 1;
@@ -300,6 +299,11 @@ unsigned InterfaceSet::poll_others(const Nearby& met, unsigned events) {
 
 unsigned InterfaceSet::poll_rest() {
     if (may_rest()) return 0;
+    // A program within one host.
+    if (networks_.empty()) {
+        rest_ = kSeldom * kPollAll - 1;
+        return poll_all();
+    }
     unsigned events = 0;
     if (--until_all_ == 0) [[unlikely]]
         events += poll_all();

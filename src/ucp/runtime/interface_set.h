@@ -219,6 +219,7 @@ class InterfaceSet {
 
   private:
     static constexpr uint32_t kPollAll = 4;
+    static constexpr uint32_t kSeldom = 16;
     static constexpr uint32_t kAlone = 4;
 
     static void lost(void* self, uint8_t id, const void* data, size_t length);
