@@ -102,6 +102,14 @@ MUTANTS = {
         "src/ucp/proto/match/turns.h",
         {"if (is_alone || is_exchange)": "if (is_alone)"},
         ("ucp_proto_test",), "TurnsOf.*"),
+    "messages of an exchange go as those that are alone have learned": (
+        "src/ucp/proto/tag/messages.cc",
+        {"        if (is_exchange && endpoint.learned(kTag)->is_within_host) return {usual};\n": ""},
+        ("ucp_proto_test",), "LongMessages.*"),
+    "long pieces begin anew as short ones do": (
+        "src/uct/sm/queue_layout.h",
+        {"return last <= piece / 2 + kLine && offset >= size / 8;": "return offset >= size / 8;"},
+        ("uct_test",), "SmRings.*"),
     "few peers in turn are many": (
         "src/ucp/proto/match/turns.h",
         {"kNear = 8;": "kNear = 1;"},

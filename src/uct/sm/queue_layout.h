@@ -200,9 +200,11 @@ struct QueueLayout {
 
 // Where the long messages of one sender lie. Each begins where there is room for the longest piece,
 // so it can be written before its length is known; where that is follows from the lengths before
-// it, which both sides count alike. A sender that finds all consumed begins anew at the start, and
-// says so: what is used again soon stays in caches and page tables, and a pair that exchanges a few
-// messages at a time touches an eighth of the memory or little more, however many they come to be.
+// it, which both sides count alike. A sender of short ones that finds all consumed begins anew at
+// the start, and says so: what is used again soon stays in caches and page tables, and a pair that
+// exchanges a few messages at a time touches an eighth of the memory or little more, however many
+// they come to be. Longer ones go through all of it: lines that both have in their first caches
+// take longer to write again than those that have left them.
 struct Area {
     static constexpr uint32_t kFewestPieces = 4;
 
@@ -210,6 +212,7 @@ struct Area {
     size_t piece;  // a multiple of a line
     size_t offset = 0;
     uint64_t count = 0;  // bytes so far, those left out at the end as well
+    size_t last = 0;     // bytes of the latest message, in whole lines
 
     Area(size_t size, size_t piece) : size(size), piece(piece) {}
 
@@ -222,6 +225,7 @@ struct Area {
         const size_t lines = (length + kLine - 1) / kLine * kLine;
         offset += lines;
         count += lines;
+        last = lines;
     }
     // What is left of it does not serve.
     void begin_anew() {
@@ -234,7 +238,7 @@ struct Area {
         return count + piece - tail <= size;
     }
     // Sender: is it worth a look whether all is consumed?
-    bool is_far() const { return offset >= size / 8; }
+    bool is_far() const { return last <= piece / 2 + kLine && offset >= size / 8; }
     // Receiver: is it time to tell the sender? `is_last`: nothing else has come yet.
     bool is_due(uint64_t told, bool is_last) const {
         return count - told >= size / (is_last ? 16 : 8);

@@ -220,7 +220,8 @@ void RingEndpoint::look_at_area() {
 
 void RingEndpoint::try_begin_anew() {
     look_at_area();
-    if (area_tail_ != area_.count) return;
+    keeps_up_ = area_tail_ == area_.count;
+    if (!keeps_up_) return;
     area_.begin_anew();
     area_tail_ = area_.count;
     from_start_ = control::kFromStart;
@@ -271,7 +272,8 @@ ssize_t RingEndpoint::send(uint8_t id, Write write) {
             control::word(next_, id, length, control::kInBuffer | from_start_));
     from_start_ = 0;
     Outbox::send_for_later(slot);
-    Outbox::send_for_later(outbox_->area_at(area_.next()), length);
+    const bool is_to_begin_anew = keeps_up_ && area_.is_far();
+    Outbox::send_for_later(outbox_->area_at(is_to_begin_anew ? 0 : area_.next()), length);
     return static_cast<ssize_t>(length);
 }
 

@@ -107,6 +107,7 @@ class RingEndpoint final : public SmEndpoint {
         next_;         // up to here, exclusive, there is room; next_ while nothing may be sent
     Area area_{0, 0};  // of long messages
     uint64_t area_tail_ = 0;
+    bool keeps_up_ = false;    // the last try to begin anew succeeded
     uint64_t from_start_ = 0;  // kFromStart if the next long message shall say so
     RingInterface& ring_interface_;
     RingInbox& inbox_;

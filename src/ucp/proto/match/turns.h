@@ -22,20 +22,27 @@ class Endpoint;
 // messages, those to more peers in turn than queues stay in caches are spread.
 class Turns {
   public:
+    struct Place {
+        select::Situation situation;
+        bool is_exchange = false;  // and so alone
+        friend bool operator==(const Place&, const Place&) = default;
+    };
+
     // A long message is to be sent. It is the first of a turn if the program has received since the
     // one before and waits for nothing now.
     // @param receives  the program's receives so far
     // @param awaited  those of them that are posted and have not been matched
     // @param is_busy  other messages are under way
-    select::Situation next(const Endpoint& peer, uint64_t receives, size_t awaited, bool is_busy) {
+    Place next(const Endpoint& peer, uint64_t receives, size_t awaited, bool is_busy) {
         const bool is_near = make_latest(peer);
         const bool is_first = receives != receives_ && awaited == 0;
         const bool is_exchange = receives == receives_ + 1 && awaited == 1 && is_near && !is_busy;
         const bool is_alone = is_first && !had_several_ && !is_busy;
         receives_ = receives;
         had_several_ = !is_first && !is_exchange;
-        if (is_alone || is_exchange) return select::Situation::kAlone;
-        return is_near ? select::Situation::kAmongOthers : select::Situation::kSpread;
+        using select::Situation;
+        if (is_alone || is_exchange) return {Situation::kAlone, !is_alone};
+        return {is_near ? Situation::kAmongOthers : Situation::kSpread};
     }
 
   private:

@@ -165,7 +165,7 @@ class TagEngine : MessageProtocol {
     void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode, uint64_t stamp,
                      const OpParams& params);
     MessageTimes::Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
-    select::Situation situation_of_next(const Endpoint& endpoint);
+    Turns::Place place_of_next(const Endpoint& endpoint);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
     bool fetch_later(Request& receive, TagMessage& message);
     void end_kept(Request& receive, TagMessage& message);

@@ -303,7 +303,7 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 // --- sending ---
 
 // Of the next long message. A message that is still to be fetched is one under way.
-select::Situation TagEngine::situation_of_next(const Endpoint& endpoint) {
+Turns::Place TagEngine::place_of_next(const Endpoint& endpoint) {
     const bool is_busy = endpoint.has_backlog() || requests_.has_named() || !announced_.empty();
     const size_t awaited = matcher_.awaited();
     return turns_.next(endpoint, matcher_.posted() + found_, awaited, is_busy);
@@ -321,19 +321,22 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
             endpoint.protocols().find(kTag, kind, static_cast<Situation>(which), buffer.length());
     }
     if (MessageTimes::has_choice(endpoint, kTag, kind, buffer.length())) {
-        const Situation situation = situation_of_next(endpoint);
+        const auto [situation, is_exchange] = place_of_next(endpoint);
+        const select::Protocol usual = choices[static_cast<size_t>(situation)];
+        // What it leaves in the caches of both, which its own time does not tell, counts for more
+        // than that; and whoever tries another way keeps all waiting who exchange in turn.
+        if (is_exchange && endpoint.learned(kTag)->is_within_host) return {usual};
         const Load load = situation == Situation::kAlone ? Load::kAlone
                           : matcher_.awaited() != 0      ? Load::kBothWays
                                                          : Load::kOneWay;
-        return times_.route(endpoint, kTag, load, buffer.length(),
-                            choices[static_cast<size_t>(situation)]);
+        return times_.route(endpoint, kTag, load, buffer.length(), usual);
     }
     const bool is_first_announced = is_announced(choices.front());
     if (std::ranges::all_of(choices, [&](select::Protocol each) {
             return is_announced(each) == is_first_announced;
         }))
         return {choices.front()};
-    return {choices[static_cast<size_t>(situation_of_next(endpoint))]};
+    return {choices[static_cast<size_t>(place_of_next(endpoint).situation)]};
 }
 
 ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,

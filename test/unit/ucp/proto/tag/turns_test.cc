@@ -28,11 +28,11 @@ const ucp_request_param_t kPlain{};
 
 class Rank {
   public:
-    explicit Rank(uint64_t features = UCP_FEATURE_TAG) {
+    explicit Rank(uint64_t features = UCP_FEATURE_TAG, CostSource costs = CostSource::kFixed) {
         Config config;
         std::string error;
         EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
-        config.costs = CostSource::kFixed;
+        config.costs = costs;
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
         params.features = features;
@@ -201,6 +201,23 @@ TEST_F(LongMessages, OfAnExchangeGoInPieces) {
         EXPECT_TRUE(ends(waiting));
         EXPECT_EQ(target, second_);
     }
+}
+
+// Whatever was learned of messages that are alone.
+TEST_F(LongMessages, OfAnExchangeGoAsTheTableSays) {
+    using select::Way;
+    Rank here(UCP_FEATURE_TAG, CostSource::kAdapted);
+    std::vector<char> data(16 * 1024, 1), target(data.size());
+    const ucp_ep_h endpoint = here.connect(there_);
+    there_.connect(here);
+    select::LearnedCosts& learned = *unwrap(endpoint).learned(select::Operation::kTag)->costs;
+    const auto which = select::LearnedCosts::class_of(select::Load::kAlone, data.size());
+    learned.restore(which, Way::kEager, 100, 1000);
+    learned.restore(which, Way::kRendezvous, 0.01F, 1000);
+    const ucs_status_ptr_t waiting = here.receive(target);
+    EXPECT_EQ(here.send(data), nullptr);
+    ucp_request_cancel(here.worker(), waiting);
+    ucp_request_free(waiting);
 }
 
 // Who receives first and sends then has sent before it copies.
@@ -373,8 +390,10 @@ class TurnsOf : public testing::Test {
   private:
     Situation next(size_t peer, size_t awaited, bool is_busy) {
         // They are only compared.
-        return turns_.next(reinterpret_cast<const Endpoint&>(places_[peer]), receives_, awaited,
-                           is_busy);
+        const auto& endpoint = reinterpret_cast<const Endpoint&>(places_[peer]);
+        const Turns::Place place = turns_.next(endpoint, receives_, awaited, is_busy);
+        EXPECT_EQ(place.is_exchange, awaited == 1 && place.situation == Situation::kAlone);
+        return place.situation;
     }
 
     ucp::Turns turns_;
