@@ -270,4 +270,28 @@ MUTANTS = {
         "src/uct/base/joint_copy.cc",
         {"if (++looks_ % kLooks != 0 || is_partner_alive()) return UCS_INPROGRESS;": "return UCS_INPROGRESS;"},
         ("uct_test",), "JointCopyTest.APartnerThatDies*"),
+    "registrations go while they are read": (
+        "src/uct/tcp/queues/region_table.cc",
+        {"        no_readers_.wait(lock, [&] { return readers_[last] == 0; });\n": "        (void)last;\n"},
+        ("uct_test",), "TcpRegions.*"),
+    "whoever begins to read keeps a registration from going": (
+        "src/uct/tcp/queues/region_table.cc",
+        {"        generation_ ^= 1;\n": ""},
+        ("uct_test",), "TcpRegions.*"),
+    "chains of a peer whose end was destroyed are written": (
+        "src/uct/tcp/interface/tcp_connected_endpoint.cc",
+        {"    interface_.cut_off({{}, peer_, {}}, 0);\n": ""},
+        ("uct_test",), "TcpConnected.*"),
+    "a failure is that of an endpoint that nobody knows": (
+        "src/uct/tcp/interface/tcp_endpoint.cc",
+        {"reported_as != nullptr ? *reported_as : *this": "reported_as != nullptr ? *this : *this"},
+        ("uct_test",), "TcpConnected.*"),
+    "queue pairs over TCP that failed are missed by nobody": (
+        "src/ucp/bulk/queue_pairs/queue_pair_set.cc",
+        {"    if (is_beside_scalable_lane()) driver_.review_soon();\n": ""},
+        ("test/system/bulk_threads_test",), "*TcpThreads.Connections*"),
+    "threads share the processor of who computes": (
+        "src/ucp/bulk/threads/thread_pool.cc",
+        {"    return free.empty() ? cpus : free;\n": "    return cpus;\n"},
+        ("test/system/bulk_threads_test",), "*TcpThreads.KeepOff*"),
 }

@@ -382,7 +382,9 @@ TEST(CopyThreads, AWorkerMayEndInTheMiddleOfATransfer) {
             EXPECT_EQ(get.ends, 1u);
         }
         for (unsigned count = 0; count < 100; ++count) pair.step();
-        if (ends == 0) EXPECT_TRUE(is_all(pair.here, 0x5a));
+        if (ends == 0) {
+            EXPECT_TRUE(is_all(pair.here, 0x5a));
+        }
         (void)pair.finish(put);
         (void)pair.finish(get);
     }

@@ -212,9 +212,9 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                         "doubled at each failure up to 32 times."),
     field<&Config::bulk_workers>("BULK_WORKERS", "0",
                                  "Threads for each device that move bulk transfers of promoted "
-                                 "endpoints while the program computes, and as many for long "
-                                 "copies within the host; 0: all is done in its calls of "
-                                 "progress.",
+                                 "endpoints, and over TCP of all, while the program computes, and "
+                                 "as many for long copies within the host; 0: all is done in its "
+                                 "calls of progress.",
                                  {.most = "64"}),
     field<&Config::bulk_shards>("BULK_SHARDS", "4",
                                 "Locks that the queues of these threads are spread over, by "
@@ -225,7 +225,8 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                      "is given up; inf: never."),
     field<&Config::bulk_qps>("BULK_QPS", "4",
                              "Queue pairs for bulk transfers that a promoted endpoint has on each "
-                             "device beside its lane: the smaller number of both ends.",
+                             "device beside its lane, and over TCP one with threads: the smaller "
+                             "number of both ends.",
                              {.most = "8"}),
     field<&Config::max_dedicated_qps>("MAX_DEDICATED_QPS", "auto",
                                       "Queue pairs of all promoted endpoints of the workers of a "

@@ -114,6 +114,7 @@ void Worker::free_doomed() {
             // and emulated operations know their endpoint to the end.
             return endpoint->has_remote_operations();
         };
+        queue_pairs_.withdraw(*endpoint);
         if (is_busy || !lanes_.release_endpoint(*endpoint) || queue_pairs_.holds(*endpoint) ||
             is_in_use()) {
             endpoints_.doom_again(*endpoint);
@@ -133,6 +134,7 @@ void Worker::withdraw_lanes() {
     constexpr ucs::Duration kLongest = std::chrono::milliseconds(200);
     constexpr unsigned kIdleRounds = 2000;
     lanes_.withdraw();
+    queue_pairs_.withdraw();
     const ucs::Time limit = ucs::deadline(now(), kLongest);
     for (unsigned idle = 0; holds_lanes() && now() < limit;) {
         idle = progress() == 0 ? idle + 1 : 0;

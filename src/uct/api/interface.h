@@ -319,7 +319,8 @@ class Interface {
     virtual bool is_reachable(const RemoteAddress& remote) const = 0;
 
     // Scalable: an endpoint that can send at once. Dedicated: `remote` is empty, the endpoint waits
-    // for connect().
+    // for connect(). Scalable, kConnectable: the same for an empty `remote`; such an endpoint is
+    // for chains alone, is in all else as a dedicated one, and its peer's has to be one of these.
     // @return UCS_ERR_NO_RESOURCE if the device has no more; UCS_ERR_UNREACHABLE
     virtual ucs_status_t create_endpoint(const RemoteAddress& remote,
                                          std::unique_ptr<Endpoint>* endpoint) = 0;

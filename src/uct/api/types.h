@@ -45,6 +45,7 @@ enum Capability : uint32_t {
     kCopies = 1u << 17,        // this processor moves what is put and got, in calls and in progress
     kJointCopies = 1u << 18,   // the peer's does its part of long copies, in its progress
     kJoinedChain = 1u << 19,   // pieces of a chain that follow each other are one operation
+    kConnectable = 1u << 20,   // scalable: Interface::create_endpoint() without an address
 };
 inline constexpr size_t kLeastJointCopy = 128 * 1024;
 
@@ -105,7 +106,7 @@ struct InterfaceAttributes {
     OperationLimits am, put, get;
     size_t device_address_length = 0;
     size_t interface_address_length = 0;  // 0 for dedicated transports
-    size_t endpoint_address_length = 0;   // 0 for scalable transports
+    size_t endpoint_address_length = 0;   // 0 for scalable transports without kConnectable
     LinearCost latency;                   // one way, seconds
     double bandwidth = 0;                 // bytes per second
     double overhead = 0;                  // CPU seconds per message

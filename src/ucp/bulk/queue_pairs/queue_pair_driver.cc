@@ -69,6 +69,21 @@ unsigned QueuePairDriver::room_of(QueuePairSet& set) const {
     return std::min(left, share_out(all, most).front());
 }
 
+// A scalable interface alone has threads to give: its own endpoints are the lane's.
+bool QueuePairDriver::serves(unsigned interface) const {
+    const uct::InterfaceAttributes& attributes = interfaces_.attributes(interface);
+    constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
+    if ((attributes.capabilities & kChains) == 0) return false;
+    return attributes.reach == uct::Reach::kEndpoint ||
+           ((attributes.capabilities & uct::kConnectable) != 0 && engine_.threads() != nullptr);
+}
+
+// Those of one scalable interface to another share their connections: one for each thread.
+unsigned QueuePairDriver::wanted_of(unsigned interface) const {
+    if (interfaces_.attributes(interface).reach == uct::Reach::kEndpoint) return options_.each;
+    return std::min(options_.each, engine_.threads()->threads_for(interface));
+}
+
 std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface,
                                                                QueuePairBudget::Share& share) {
     std::unique_ptr<uct::Endpoint> transport;
@@ -77,8 +92,9 @@ std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interfac
     ThreadPool* const pool = engine_.threads();
     const bool is_on_thread =
         pool != nullptr && pool->make_queue_pair(interface, &transport) == UCS_OK;
-    if (!is_on_thread &&
-        interfaces_[interface].transport->create_endpoint({}, &transport) != UCS_OK) {
+    const bool is_dedicated = interfaces_.attributes(interface).reach == uct::Reach::kEndpoint;
+    if (!is_on_thread && (!is_dedicated || interfaces_[interface].transport->create_endpoint(
+                                               {}, &transport) != UCS_OK)) {
         return nullptr;
     }
     peak_held_ = std::max(peak_held_, ++held_);
@@ -121,7 +137,10 @@ QueuePairSet& QueuePairDriver::set_of(Endpoint& endpoint) {
     const auto known = sets_.find(endpoint.serial());
     if (known != sets_.end()) return *known->second;
     auto made = std::make_unique<QueuePairSet>(*this, endpoint);
-    return *sets_.emplace(endpoint.serial(), std::move(made)).first->second;
+    QueuePairSet& set = *sets_.emplace(endpoint.serial(), std::move(made)).first->second;
+    // No promotion is to come.
+    if (set.is_beside_scalable_lane()) set.negotiation.on_lane_up();
+    return set;
 }
 
 bool QueuePairDriver::holds(const Endpoint& endpoint) const {
@@ -153,6 +172,16 @@ void QueuePairDriver::wanted(Endpoint& endpoint) {
 
 void QueuePairDriver::lane_changed(Endpoint& endpoint, bool is_established) {
     put_aside({is_established ? Event::Kind::kUp : Event::Kind::kDown, &endpoint, {}});
+}
+
+void QueuePairDriver::withdraw(const Endpoint& endpoint) {
+    if (endpoint.is_promotable() || endpoint.is_failed()) return;
+    const auto found = sets_.find(endpoint.serial());
+    if (found != sets_.end()) found->second->negotiation.on_lane_down();
+}
+
+void QueuePairDriver::withdraw() {
+    for (const auto& [serial, set] : sets_) withdraw(set->endpoint());
 }
 
 ucs_status_t QueuePairDriver::on_message(void* self, void* data, size_t length,

@@ -51,6 +51,10 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     // --- events of the worker, its lanes and the engine ---
 
     void lane_changed(Endpoint& endpoint, bool is_established);
+    // Those beside scalable lanes, which nobody takes down, are given back in agreement with the
+    // peer: the endpoint's, all.
+    void withdraw(const Endpoint& endpoint);
+    void withdraw();
     void endpoint_failed(Endpoint& endpoint) { drop(endpoint); }
     // The endpoint's memory goes.
     void forget(Endpoint& endpoint) { drop(endpoint); }
@@ -75,7 +79,10 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
 
     const InterfaceSet& interfaces() const { return interfaces_; }
     Engine& engine() const { return engine_; }
-    unsigned wanted_each() const { return options_.each; }
+    // Can an endpoint have queue pairs of that interface?
+    bool serves(unsigned interface) const;
+    // How many, if there are enough.
+    unsigned wanted_of(unsigned interface) const;
     // How many queue pairs an endpoint may have now, beside those that it has.
     unsigned room_of(QueuePairSet& set) const;
     ucs::Time now() const { return clock_.now(); }

@@ -47,20 +47,25 @@ uint32_t QueuePairSet::new_epoch() {
     return driver_.new_epoch();
 }
 
-// The dedicated interfaces towards this peer that carry chains: its lane's, and those of rails.
+// The interfaces towards this peer that have queue pairs for it, its lane's and those of rails: the
+// dedicated ones of an endpoint that may have a dedicated lane, of another one the scalable ones.
 std::vector<QueuePairSet::Rail> QueuePairSet::rails() const {
     std::vector<Rail> result;
-    const auto add = [&](unsigned interface, DomainPair domains) {
-        const auto& attributes = driver_.interfaces().attributes(interface);
-        constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
-        if ((attributes.capabilities & kChains) != 0) result.push_back({interface, domains});
+    if (endpoint_.is_stranger()) return result;
+    const bool is_promotable = endpoint_.is_promotable();
+    const auto add = [&](unsigned scalable, unsigned dedicated, DomainPair domains) {
+        const unsigned interface = is_promotable ? dedicated : scalable;
+        if (interface != kNoInterface && driver_.serves(interface))
+            result.push_back({interface, domains});
     };
-    if (!endpoint_.is_promotable()) return result;
-    add(endpoint_.dedicated_index(), endpoint_.domains());
-    for (const RailLanes& rail : endpoint_.configuration().lanes().rails) {
-        if (rail.dedicated != kNoInterface) add(rail.dedicated, rail.domains);
-    }
+    const EndpointLanes& lanes = endpoint_.configuration().lanes();
+    add(lanes.scalable, lanes.dedicated, lanes.domains);
+    for (const RailLanes& rail : lanes.rails) add(rail.scalable, rail.dedicated, rail.domains);
     return result;
+}
+
+bool QueuePairSet::is_beside_scalable_lane() const {
+    return !endpoint_.is_promotable() && endpoint_.is_primary() && !rails().empty();
 }
 
 BulkQueuePair* QueuePairSet::make(unsigned index, const Rail& rail) {
@@ -101,8 +106,9 @@ std::vector<std::byte> QueuePairSet::make_queue_pairs() {
     const std::vector<Rail> rails = this->rails();
     peer_has_room();
     unsigned left = driver_.room_of(*this);
-    for (unsigned round = 0; round < driver_.wanted_each() && left != 0; ++round) {
+    for (unsigned round = 0; round < kMaxQueuePairsPerRail && left != 0; ++round) {
         for (unsigned rail = 0; rail < rails.size() && left != 0; ++rail) {
+            if (round >= driver_.wanted_of(rails[rail].interface)) continue;
             if (make(rail, rails[rail]) != nullptr) --left;
         }
     }
@@ -141,10 +147,13 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
     }
     peer_most_ = offered_in_all;
     unsigned left = driver_.room_of(*this);
-    for (unsigned round = 0; round < driver_.wanted_each() && left != 0; ++round) {
+    for (unsigned round = 0; round < kMaxQueuePairsPerRail && left != 0; ++round) {
         for (unsigned rail = 0; rail < rails.size() && left != 0; ++rail) {
             const RailAddresses& offer = (*offers)[rail];
-            if (!is_open[rail] || round >= offer.addresses.size()) continue;
+            if (!is_open[rail] || round >= offer.addresses.size() ||
+                round >= driver_.wanted_of(rails[rail].interface)) {
+                continue;
+            }
             BulkQueuePair* queue_pair = make(rail, rails[rail]);
             if (queue_pair != nullptr &&
                 connect(*queue_pair, offer.device, offer.addresses[round])) {
@@ -238,8 +247,9 @@ void QueuePairSet::idle_if_done() {
 void QueuePairSet::queue_pair_lost() {
     const bool any = std::ranges::any_of(
         queue_pairs, [](const auto& queue_pair) { return queue_pair->transport != nullptr; });
-    if (!any && negotiation.state() == QueuePairNegotiation::State::kOpen)
-        negotiation.on_all_failed();
+    if (!any && negotiation.state() == State::kOpen) negotiation.on_all_failed();
+    // No promotion opens the next round.
+    if (is_beside_scalable_lane()) driver_.review_soon();
 }
 
 double QueuePairSet::worth(ucs::Time now) {
@@ -282,7 +292,9 @@ void QueuePairSet::ask_for_worth() {
 }
 
 unsigned QueuePairSet::full() const {
-    return std::min(driver_.wanted_each() * static_cast<unsigned>(rails().size()), peer_most_);
+    unsigned wanted = 0;
+    for (const Rail& rail : rails()) wanted += driver_.wanted_of(rail.interface);
+    return std::min(wanted, peer_most_);
 }
 
 bool QueuePairSet::can_grow() const {
@@ -290,7 +302,7 @@ bool QueuePairSet::can_grow() const {
         const auto held = std::ranges::count_if(queue_pairs, [&](const auto& queue_pair) {
             return queue_pair->interface == rail.interface;
         });
-        return held < driver_.wanted_each() &&
+        return held < driver_.wanted_of(rail.interface) &&
                driver_.interfaces().queue_pair_room_of(rail.interface) != 0;
     });
 }

@@ -57,6 +57,9 @@ class QueuePairSet final : public QueuePairActions {
     void stop_posting() override;
     void destroy_queue_pairs() override;
 
+    // Its queue pairs are of scalable interfaces, and its lane is there as long as the endpoint. Of
+    // several endpoints to a peer one has them.
+    bool is_beside_scalable_lane() const;
     void path_gone(BulkQueuePair& queue_pair);
     // One of its queue pairs is no more.
     void queue_pair_lost();

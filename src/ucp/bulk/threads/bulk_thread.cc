@@ -19,7 +19,7 @@
 namespace ucp::bulk {
 namespace {
 
-// Looks without an event until a thread that waits for completions sleeps: some microseconds.
+// Looks without an event until a thread that waits for something sleeps: some microseconds.
 constexpr unsigned kLooks = 256;
 constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
 
@@ -117,6 +117,7 @@ void BulkThread::wake() {
 void BulkThread::run() {
     pthread_setname_np(pthread_self(), "bulk");
     bind_to(cpus_);
+    bool has_come = false;  // something, since it slept last: more may follow soon
     for (unsigned looks = 0;;) {
         if (has_command_.load(std::memory_order_relaxed)) {
             run_command();
@@ -138,9 +139,11 @@ void BulkThread::run() {
         const bool waits = std::ranges::any_of(posting_, [](const ThreadQueuePair* queue_pair) {
             return !queue_pair->chains.empty();
         });
-        if (looks > (waits ? kLooks : 1)) {
+        has_come = has_come || events != 0;
+        if (looks > (waits || has_come ? kLooks : 1)) {
             sleep();
             looks = 0;
+            has_come = false;
         }
     }
 }
@@ -172,6 +175,7 @@ void BulkThread::sleep() {
     const bool is_idle = !has_work && !is_waiting && has_link;
     poll(sources, can_wait ? 2 : 1, is_idle ? -1 : static_cast<int>(tick));
     is_asleep_.store(false);
+    interface_->look_soon();
     uint64_t count;
     if (read(wake_fd_, &count, sizeof(count)) < 0) {
         // Something else woke it up.

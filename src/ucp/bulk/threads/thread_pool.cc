@@ -11,23 +11,35 @@
 namespace ucp::bulk {
 namespace {
 
-// Where the threads of a device run: near it, as far as the program may.
-std::vector<unsigned> cpus_for(const std::string& device) {
-    const ucs::topo::Topology* topology = ucs::topo::Topology::machine();
-    if (topology == nullptr) return {};
-    const std::string adapter = device.substr(0, device.find(':'));
-    std::vector<unsigned> cpus = topology->cpus_near(adapter);
-    const std::vector<unsigned> allowed = ucs::topo::allowed_cpus();
-    std::erase_if(cpus,
-                  [&](unsigned cpu) { return std::ranges::find(allowed, cpu) == allowed.end(); });
-    return cpus;
+bool contains(const std::vector<unsigned>& cpus, unsigned cpu) {
+    return std::ranges::find(cpus, cpu) != cpus.end();
+}
+
+// Where the threads of a device run: near it, as far as the program may, and where the calling
+// thread does not, if that has been bound since the pool was made.
+std::vector<unsigned> cpus_for(const std::string& device, const std::vector<unsigned>& allowed) {
+    std::vector<unsigned> cpus;
+    if (const ucs::topo::Topology* topology = ucs::topo::Topology::machine()) {
+        cpus = topology->cpus_near(device.substr(0, device.find(':')));
+        std::erase_if(cpus, [&](unsigned cpu) { return !contains(allowed, cpu); });
+    }
+    if (cpus.empty()) cpus = allowed;
+    const std::vector<unsigned> taken = ucs::topo::allowed_cpus();
+    std::vector<unsigned> free = cpus;
+    std::erase_if(free, [&](unsigned cpu) { return contains(taken, cpu); });
+    return free.empty() ? cpus : free;
 }
 
 }  // namespace
 
 ThreadPool::ThreadPool(DeferredWork& work, const InterfaceSet& interfaces, Context& context,
                        uint64_t seed, const Rules& rules)
-    : events(work), interfaces_(interfaces), context_(context), random_(seed), rules_(rules) {
+    : events(work),
+      interfaces_(interfaces),
+      context_(context),
+      random_(seed),
+      rules_(rules),
+      allowed_cpus_(ucs::topo::allowed_cpus()) {
     for (unsigned index = 0; index < rules.shards; ++index) {
         shards_.push_back(std::make_unique<Shard>());
     }
@@ -46,7 +58,7 @@ ThreadPool::DeviceThreads& ThreadPool::threads_of(unsigned interface) {
                               events,
                               rules_,
                               counters_,
-                              cpus_for(resource.device),
+                              cpus_for(resource.device, allowed_cpus_),
                               0,
                               context.estimated_endpoints()};
     DomainLock lock(context.domains());

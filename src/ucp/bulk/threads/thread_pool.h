@@ -30,6 +30,10 @@ class ThreadPool {
     // A queue pair of a thread, which opens the same transport as that interface of the worker. The
     // threads are started when first asked for.
     ucs_status_t make_queue_pair(unsigned interface, std::unique_ptr<uct::Endpoint>* proxy);
+    // How many threads serve the device of that interface, once they are started.
+    unsigned threads_for(unsigned interface) {
+        return static_cast<unsigned>(threads_of(interface).threads.size());
+    }
     // One of UCX_BULK_SHARDS.
     Shard& shard_of(const Endpoint& endpoint);
 
@@ -50,6 +54,7 @@ class ThreadPool {
     Context& context_;
     ucs::Random random_;
     const Rules rules_;
+    const std::vector<unsigned> allowed_cpus_;
     ThreadCounters counters_;
     std::vector<std::unique_ptr<Shard>> shards_;
     std::map<unsigned, DeviceThreads> devices_;  // by the worker's interface

@@ -53,11 +53,11 @@ Landing::Landing(Association& association, const wire::Put* put, uint32_t operat
     if (put != nullptr) regions_.emplace(association.buffers().regions);
 }
 
-bool Landing::covers(uint64_t length) const {
+bool Landing::covers(uint64_t length) {
     return regions_->find(put_->key, put_->address, length, PeerRights::kWrite) != nullptr;
 }
 
-size_t Landing::find(uint64_t offset, uint64_t length, iovec* pieces) const {
+size_t Landing::find(uint64_t offset, uint64_t length, iovec* pieces) {
     if (put_ != nullptr) {
         std::byte* memory =
             regions_->find(put_->key, put_->address + offset, length, PeerRights::kWrite);
@@ -118,7 +118,7 @@ void answer_atomic(TcpConnection& connection, Association& association,
     const uint32_t waits = atomic.wants_reply != 0 ? atomic.operation : wire::kNoOperation;
     uint64_t old = 0;
     {
-        const RegionTable::Reader regions(association.buffers().regions);
+        RegionTable::Reader regions(association.buffers().regions);
         std::byte* memory = is_sound(atomic) ? regions.find(atomic.key, atomic.address, atomic.size,
                                                             PeerRights::kAll)
                                              : nullptr;

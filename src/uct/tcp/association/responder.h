@@ -22,9 +22,9 @@ class Landing {
     // @param put  null: the answer to `operation`
     Landing(Association& association, const wire::Put* put, uint32_t operation);
     // Does the put stay inside its region?
-    bool covers(uint64_t length) const;
+    bool covers(uint64_t length);
     // Pieces for the part [offset, offset + length). @return how many; 0: nowhere, drop it
-    size_t find(uint64_t offset, uint64_t length, iovec* pieces) const;
+    size_t find(uint64_t offset, uint64_t length, iovec* pieces);
 
   private:
     Association& association_;

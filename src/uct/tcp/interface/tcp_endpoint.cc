@@ -79,7 +79,8 @@ class Cutter {
 
 }  // namespace
 
-TcpEndpoint::TcpEndpoint(Association& association) : association_(association) {
+TcpEndpoint::TcpEndpoint(Association& association, Endpoint* reported_as)
+    : association_(association), reported_as_(reported_as != nullptr ? *reported_as : *this) {
     association.add(*this);
 }
 
@@ -96,7 +97,7 @@ bool TcpEndpoint::on_association_failed(ucs_status_t status) {
     if (status_ != UCS_OK) return false;
     status_ = status;
     association_.attention().pending.drop_all(*this);
-    association_.rail().report_failure(*this, status);
+    association_.rail().report_failure(reported_as_, status);
     return true;
 }
 

@@ -14,7 +14,8 @@ class TcpEndpoint final : public Endpoint, public AssociationUser {
     // Pieces that one large operation is cut into, at most.
     static constexpr size_t kMaxParts = 16;
 
-    explicit TcpEndpoint(Association& association);
+    // @param reported_as  whose failure its own is; null: its own
+    explicit TcpEndpoint(Association& association, Endpoint* reported_as = nullptr);
     ~TcpEndpoint() override;
 
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
@@ -74,6 +75,7 @@ class TcpEndpoint final : public Endpoint, public AssociationUser {
                            uint64_t remote_address, RemoteKey key);
 
     Association& association_;
+    Endpoint& reported_as_;
     ucs_status_t status_ = UCS_OK;
 };
 

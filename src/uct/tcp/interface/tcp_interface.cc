@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ucs/log/log.h"
+#include "uct/tcp/interface/tcp_connected_endpoint.h"
 #include "uct/tcp/interface/tcp_endpoint.h"
 
 namespace uct::tcp {
@@ -79,6 +80,7 @@ void TcpInterface::fill_attributes() {
     attributes_.get = {.max_bcopy = copied, .max_zcopy = bulk, .max_iov = iov};
     attributes_.device_address_length = DeviceAddress::kLength;
     attributes_.interface_address_length = ListenerAddress::kLength;
+    attributes_.endpoint_address_length = ListenerAddress::kLength;
     attributes_.latency = {device().latency, 0};
     if (config().prefer_default && !device().default_route) attributes_.latency.base += kOtherRoute;
     attributes_.bandwidth = device().bandwidth;
@@ -144,13 +146,23 @@ void TcpInterface::on_carrier(const NetworkDevice& device, bool is_up) {
 }
 ucs_status_t TcpInterface::create_endpoint(const RemoteAddress& remote,
                                            std::unique_ptr<Endpoint>* endpoint) {
+    if (remote.device.empty() && remote.interface.empty()) {
+        *endpoint = std::make_unique<TcpConnectedEndpoint>(*this);
+        return UCS_OK;
+    }
+    Association* association = associate(remote);
+    if (association == nullptr) return UCS_ERR_UNREACHABLE;
+    *endpoint = std::make_unique<TcpEndpoint>(*association);
+    return UCS_OK;
+}
+
+Association* TcpInterface::associate(const RemoteAddress& remote) {
     const auto target = read_target(remote);
-    if (!target) return UCS_ERR_UNREACHABLE;
+    if (!target) return nullptr;
     Association& association = associations_.to(target->listener.id);
     // A guest that is invited again has another secret.
     association.set_target(*target);
-    *endpoint = std::make_unique<TcpEndpoint>(association);
-    return UCS_OK;
+    return &association;
 }
 
 ucs_status_t TcpInterface::cut_off(const RemoteAddress& remote, uint64_t) {

@@ -31,7 +31,8 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     static constexpr TransportDeclaration kDeclaration{
         kTransport, DeviceType::kNetwork, Reach::kInterface,
         kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy | kPutChain | kGetBcopy |
-            kGetZcopy | kGetChain | kJoinedChain | kAtomicCpu | kCheckPeer | kEventFd};
+            kGetZcopy | kGetChain | kJoinedChain | kConnectable | kAtomicCpu | kCheckPeer |
+            kEventFd};
 
     static ucs_status_t open(RegionTable& regions, const NetworkDevice& device,
                              const Config& config, const InterfaceParams& params,
@@ -45,6 +46,8 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     }
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
+    // All that this interface has with that one; null: it is not reached.
+    Association* associate(const RemoteAddress& remote);
     unsigned progress() override;
     void look_soon() override {
         be_alert();

@@ -151,7 +151,7 @@ bool OutputQueue::append_marker(const AssociationUser* owner, Completion* comple
     return true;
 }
 
-int OutputQueue::gather(std::span<iovec> room, const RegionTable::Reader* regions) const {
+int OutputQueue::gather(std::span<iovec> room, RegionTable::Reader* regions) const {
     size_t used = 0;
     for (const OutputItem& item : items_) {
         if (used == room.size()) break;

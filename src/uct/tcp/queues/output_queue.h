@@ -115,7 +115,7 @@ class OutputQueue {
     // The next bytes to send, in at most `room` pieces.
     // @param regions  registrations that replies refer to
     // @return pieces; -1 if a reply's memory is no longer registered
-    int gather(std::span<iovec> room, const RegionTable::Reader* regions) const;
+    int gather(std::span<iovec> room, RegionTable::Reader* regions) const;
     // Does gather() need the registrations?
     bool has_replies() const { return replies_ > 0; }
     // The kernel took so many bytes; finished operations go to `done`.

@@ -18,7 +18,9 @@ TEST_P(Connections, AttributesAreSound) {
     EXPECT_FALSE(attributes.device.empty());
     EXPECT_EQ(attributes.reach == Reach::kEndpoint, is_dedicated(GetParam().transport));
     EXPECT_EQ(attributes.interface_address_length == 0, is_dedicated(GetParam().transport));
-    EXPECT_EQ(attributes.endpoint_address_length != 0, is_dedicated(GetParam().transport));
+    const bool is_connectable = (attributes.capabilities & kConnectable) != 0;
+    EXPECT_EQ(attributes.endpoint_address_length != 0,
+              is_dedicated(GetParam().transport) || is_connectable);
     EXPECT_GT(attributes.bandwidth, 1e8);
     EXPECT_GE(attributes.latency.base, 0);
     EXPECT_GT(attributes.am.max_bcopy, attributes.am.max_short);
