@@ -239,7 +239,7 @@ MessageTimes::Route AmHandlers::route(Endpoint& endpoint, const Packer& buffer,
         return {usual};
     // Nobody says for which messages he waits: among others, all are taken to go one way.
     const bool is_busy = endpoint.has_backlog() || requests_.has_named();
-    const Situation situation = turns_.next(endpoint, received_, 0, is_busy).situation;
+    const Situation situation = turns_.next(endpoint, {received_}, is_busy).situation;
     return times_.route(endpoint, kOperation,
                         situation == Situation::kAlone ? Load::kAlone : Load::kOneWay,
                         buffer.length(), usual);

@@ -28,20 +28,27 @@ class Turns {
         friend bool operator==(const Place&, const Place&) = default;
     };
 
+    // The program's receives so far.
+    struct Receives {
+        uint64_t count = 0;
+        size_t awaited = 0;     // of them: those that are posted and have not been matched
+        bool is_found = false;  // the last one's message was there when it was posted
+    };
+
     // A long message is to be sent. It is the first of a turn if the program has received since the
-    // one before and waits for nothing now.
-    // @param receives  the program's receives so far
-    // @param awaited  those of them that are posted and have not been matched
+    // one before and waits for nothing now. Of an exchange the peer's message may be there before
+    // its receive.
     // @param is_busy  other messages are under way
-    Place next(const Endpoint& peer, uint64_t receives, size_t awaited, bool is_busy) {
+    Place next(const Endpoint& peer, const Receives& receives, bool is_busy) {
         const bool is_near = make_latest(peer);
-        const bool is_first = receives != receives_ && awaited == 0;
-        const bool is_exchange = receives == receives_ + 1 && awaited == 1 && is_near && !is_busy;
+        const bool is_first = receives.count != receives_ && receives.awaited == 0;
+        const bool is_exchange = receives.count == receives_ + 1 && is_near && !is_busy &&
+                                 receives.awaited + (receives.is_found ? 1 : 0) == 1;
         const bool is_alone = is_first && !had_several_ && !is_busy;
-        receives_ = receives;
+        receives_ = receives.count;
         had_several_ = !is_first && !is_exchange;
         using select::Situation;
-        if (is_alone || is_exchange) return {Situation::kAlone, !is_alone};
+        if (is_alone || is_exchange) return {Situation::kAlone, is_exchange};
         return {is_near ? Situation::kAmongOthers : Situation::kSpread};
     }
 

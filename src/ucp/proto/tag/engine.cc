@@ -100,7 +100,7 @@ inline ucs_status_ptr_t TagEngine::take_whole(TagMessage& message, const Unpacke
         *params.raw().recv_info.tag_info = {message.tag, message.length};
     }
     matcher_.remove(message);
-    ++found_;
+    note_found();
     copy_plain(unpacker.data(), message.data, message.length);
     free(message);
     return request == nullptr ? nullptr : requests_.end_found(*request, params);
@@ -133,7 +133,7 @@ ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag
         matcher_.post(receive);
     } else {
         matcher_.remove(*message);
-        ++found_;
+        note_found();
         give(*request, static_cast<TagMessage&>(*message), params);
     }
     return requests_.end_call(*request, params);

@@ -87,6 +87,8 @@ class TagEngine : MessageProtocol {
 
     // What a call copies of a message that was kept, so that none takes long.
     static constexpr size_t kPiece = 128 * 1024;
+    // Messages of that length and more make up turns, as the way of longer ones depends on them.
+    static constexpr size_t kCounted = 4096;
 
     // --- the user's calls ---
 
@@ -165,6 +167,11 @@ class TagEngine : MessageProtocol {
     void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode, uint64_t stamp,
                      const OpParams& params);
     MessageTimes::Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
+    uint64_t receives() const { return matcher_.posted() + found_; }
+    void note_found() {
+        ++found_;
+        last_found_ = receives();
+    }
     Turns::Place place_of_next(const Endpoint& endpoint);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
     bool fetch_later(Request& receive, TagMessage& message);
@@ -223,8 +230,9 @@ class TagEngine : MessageProtocol {
     std::deque<KeptCopy> copies_;  // the first one is under way
     std::deque<Announced> announced_;
     bool copies_are_stopped_ = false;
-    Turns turns_;         // of long messages
-    uint64_t found_ = 0;  // receives whose message was there: all others are posted
+    Turns turns_;              // of long messages
+    uint64_t found_ = 0;       // receives whose message was there: all others are posted
+    uint64_t last_found_ = 0;  // receives, when the last of these was one
     Matcher matcher_;
     static constexpr size_t kSpare = 16;  // places for messages that find no memory
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};

@@ -305,8 +305,8 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 // Of the next long message. A message that is still to be fetched is one under way.
 Turns::Place TagEngine::place_of_next(const Endpoint& endpoint) {
     const bool is_busy = endpoint.has_backlog() || requests_.has_named() || !announced_.empty();
-    const size_t awaited = matcher_.awaited();
-    return turns_.next(endpoint, matcher_.posted() + found_, awaited, is_busy);
+    return turns_.next(endpoint, {receives(), matcher_.awaited(), last_found_ == receives()},
+                       is_busy);
 }
 
 MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
@@ -334,8 +334,11 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     const bool is_first_announced = is_announced(choices.front());
     if (std::ranges::all_of(choices, [&](select::Protocol each) {
             return is_announced(each) == is_first_announced;
-        }))
+        })) {
+        // The next step of the same exchange may be longer, as in recursive doubling.
+        if (buffer.length() >= kCounted) (void)place_of_next(endpoint);
         return {choices.front()};
+    }
     return {choices[static_cast<size_t>(place_of_next(endpoint).situation)]};
 }
 

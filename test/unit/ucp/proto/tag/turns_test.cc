@@ -377,6 +377,12 @@ class TurnsOf : public testing::Test {
         hear();
         return next(peer, 1, is_busy);
     }
+    // The same, but the peer's message was there first.
+    Situation late_exchange_with(size_t peer) {
+        hear();
+        return next(peer, 0, false, true);
+    }
+    bool was_exchange() const { return was_exchange_; }
     bool speaks_alone() { return next_to(0) == Situation::kAlone; }
     bool speaks_alone_after_a_receive() {
         hear();
@@ -388,14 +394,15 @@ class TurnsOf : public testing::Test {
     }
 
   private:
-    Situation next(size_t peer, size_t awaited, bool is_busy) {
+    Situation next(size_t peer, size_t awaited, bool is_busy, bool is_found = false) {
         // They are only compared.
         const auto& endpoint = reinterpret_cast<const Endpoint&>(places_[peer]);
-        const Turns::Place place = turns_.next(endpoint, receives_, awaited, is_busy);
-        EXPECT_EQ(place.is_exchange, awaited == 1 && place.situation == Situation::kAlone);
+        const Turns::Place place = turns_.next(endpoint, {receives_, awaited, is_found}, is_busy);
+        was_exchange_ = place.is_exchange;
         return place.situation;
     }
 
+    bool was_exchange_ = false;
     ucp::Turns turns_;
     std::array<char, 9> places_{};
     uint64_t receives_ = 0;
@@ -444,14 +451,30 @@ TEST_F(TurnsOf, MessagesToFewPeersInTurnAreNotSpread) {
 
 TEST_F(TurnsOf, OneMessageForOneIsAlone) {
     EXPECT_EQ(next_to(0), Situation::kAmongOthers);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(exchange_with(0), Situation::kAlone);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(exchange_with(0), Situation::kAlone);
+        EXPECT_TRUE(was_exchange());
+    }
     EXPECT_EQ(exchange_with(0, true), Situation::kAmongOthers);
+    EXPECT_FALSE(was_exchange());
     EXPECT_EQ(exchange_with(0), Situation::kAlone);
     EXPECT_EQ(exchange_with(1), Situation::kSpread);
     EXPECT_EQ(exchange_with(1), Situation::kAlone);
     // The answers of which two are waited for, though one receive is left.
     hear();
     EXPECT_EQ(exchange_with(0), Situation::kAmongOthers);
+}
+
+TEST_F(TurnsOf, OneMessageForOneThatWasThereIsAnExchange) {
+    EXPECT_EQ(exchange_with(0), Situation::kAlone);
+    EXPECT_EQ(late_exchange_with(0), Situation::kAlone);
+    EXPECT_TRUE(was_exchange());
+    hear();
+    EXPECT_EQ(next_to(0), Situation::kAlone);
+    EXPECT_FALSE(was_exchange()) << "the answer to what was waited for";
+    hear();
+    EXPECT_EQ(late_exchange_with(0), Situation::kAlone);
+    EXPECT_FALSE(was_exchange()) << "it is the first behind two";
 }
 
 // As where a program answers one peer after the other.
