@@ -15,7 +15,8 @@ static int window_of(size_t length) {
 
 int main(int argc, char** argv) {
     begin(&argc, &argv);
-    const size_t shortest = argc > 3 ? (size_t)atol(argv[3]) : 1;
+    const long given = argc > 3 ? atol(argv[3]) : 1;
+    const size_t shortest = given > 0 ? (size_t)given : 1;
     const int pairs = size / 2;
     const int peer = rank < pairs ? rank + pairs : rank - pairs;
     char* data = buffer(largest);
