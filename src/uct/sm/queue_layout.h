@@ -203,8 +203,8 @@ struct QueueLayout {
 // it, which both sides count alike. A sender of short ones that finds all consumed begins anew at
 // the start, and says so: what is used again soon stays in caches and page tables, and a pair that
 // exchanges a few messages at a time touches an eighth of the memory or little more, however many
-// they come to be. Longer ones go through all of it: lines that both have in their first caches
-// take longer to write again than those that have left them.
+// they come to be. Longer ones go through all of it: many lines that are written again soon after
+// they were read take longer (docs/results.md).
 struct Area {
     static constexpr uint32_t kFewestPieces = 4;
 
