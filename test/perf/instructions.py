@@ -235,6 +235,13 @@ def is_hardened(program):
     return "IBT" in notes
 
 
+def print_functions(what, functions, least, digits=2):
+    """Those that cost no fewer instructions than `least`, dearest first."""
+    for function, cost in sorted(functions.items(), key=lambda item: -item[1]):
+        if cost >= least:
+            print(f"    {what:8} {cost:8.{digits}f} {function}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -266,9 +273,7 @@ def main():
                                        for w in ("send", "receive", "progress")), flush=True)
         if arguments.functions:
             for what, (_, functions) in results.items():
-                for function, cost in sorted(functions.items(), key=lambda item: -item[1]):
-                    if cost >= 0.05:
-                        print(f"    {what:8} {cost:8.2f} {function}")
+                print_functions(what, functions, 0.05)
     untracked = {}
     for name, lane, tracker, variables in CASES if arguments.untracked else []:
         if tracker == "off":
@@ -289,18 +294,14 @@ def main():
             name = "a look in vain" if what == "idle" else "a message before its receive"
             print(f"{f'{name}, {peers} peers':40} {counts[peers]:8.2f}", flush=True)
             if arguments.functions:
-                for function, cost in sorted(own.items(), key=lambda item: -item[1]):
-                    if cost >= 1:
-                        print(f"    {what:8} {cost:8.2f} {function}")
+                print_functions(what, own, 1)
     beside = {}
     for standing in BESIDE:
         beside[standing], own = measure(arguments.program, "beside", str(standing), {}, ("progress",))["progress"]
         touched[f"a message beside {standing} receives from anybody"] = own
         print(f"{f'a message beside {standing} receives from anybody':40} {beside[standing]:8.2f}", flush=True)
         if arguments.functions:
-            for function, cost in sorted(own.items(), key=lambda item: -item[1]):
-                if cost >= 1:
-                    print(f"    {'beside':8} {cost:8.2f} {function}")
+            print_functions("beside", own, 1)
     parts = measure(arguments.program, "off", "bulk",
                     {"UCX_LANES": "scalable", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf"},
                     ("put", "progress"))
@@ -310,9 +311,7 @@ def main():
     touched["a slice"] = own
     print(f"{'library instructions per 64 KiB slice':40} {per_slice:8.2f}", flush=True)
     if arguments.functions:
-        for function, cost in sorted(own.items(), key=lambda item: -item[1]):
-            if cost >= 0.5:
-                print(f"    {'slice':8} {cost:8.2f} {function}")
+        print_functions("slice", own, 0.5)
     atomics = {}
     for lane, name in (("atomic", "a fetch-add by messages"), ("fenced", "  behind a put and a fence")):
         parts = measure(arguments.program, "off", lane,
@@ -323,9 +322,7 @@ def main():
         atomics[lane] = sum(own.values())
         print(f"{name:40} {atomics[lane]:8.2f}", flush=True)
         if arguments.functions:
-            for function, cost in sorted(own.items(), key=lambda item: -item[1]):
-                if cost >= 5:
-                    print(f"    {'atomic':8} {cost:8.2f} {function}")
+            print_functions("atomic", own, 5)
     mapped = {}
     for tracker in ("disarmed", "armed"):
         for what, (cost, own) in measure(arguments.program, tracker, "mapped", {}, tuple(MAPPED)).items():
@@ -333,9 +330,7 @@ def main():
             touched[f"{what} on mapped memory"] = own
             print(f"{f'{what} on mapped memory, tracker {tracker}':40} {cost:8.2f}", flush=True)
             if arguments.functions:
-                for function, each in sorted(own.items(), key=lambda item: -item[1]):
-                    if each >= 1:
-                        print(f"    {'mapped':8} {each:8.2f} {function}")
+                print_functions("mapped", own, 1)
     lanes = {}
     few, many = CHECKED_PEERS if arguments.check else PEERS
     for what, peers in (("peers", few), ("peers", many), ("moves", many)):
@@ -345,9 +340,7 @@ def main():
         if what == "moves":
             print(f"{'  of them, messages put aside':40} {messages:8}", flush=True)
         if arguments.functions:
-            for function, cost in sorted(own.items(), key=lambda item: -item[1]):
-                if cost >= 200:
-                    print(f"    {'lanes':8} {cost:8} {function}")
+            print_functions("lanes", own, 200, digits=0)
     servers = {}
     for messages in CLIENT_MESSAGES if arguments.clients else []:
         servers[messages] = server_work(arguments.clients, messages)

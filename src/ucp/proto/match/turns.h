@@ -25,7 +25,6 @@ class Turns {
     struct Place {
         select::Situation situation;
         bool is_exchange = false;  // and so alone
-        friend bool operator==(const Place&, const Place&) = default;
     };
 
     // The program's receives so far.
