@@ -239,7 +239,7 @@ MUTANTS = {
         ("uct_test",), "*CopyThreads*WakeUp*"),
     "threads copy where the program computes": (
         "src/uct/base/copy_threads.cc",
-        {"    leave_processors_of_caller();\n    try": "    try"},
+        {"    cpus_ = ucs::beside_caller(cpus_);\n": ""},
         ("uct_test",), "*CopyThreads*RunElsewhere*"),
     "progress takes no part in what threads have": (
         "src/uct/base/copy_queue.cc",
@@ -291,7 +291,7 @@ MUTANTS = {
         {"    if (is_beside_scalable_lane()) driver_.review_soon();\n": ""},
         ("test/system/bulk_threads_test",), "*TcpThreads.Connections*"),
     "threads share the processor of who computes": (
-        "src/ucp/bulk/threads/thread_pool.cc",
-        {"    return free.empty() ? cpus : free;\n": "    return cpus;\n"},
+        "src/ucs/sys/processors.cc",
+        {"    return others.empty() ? cpus : others;\n": "    return cpus;\n"},
         ("test/system/bulk_threads_test",), "*TcpThreads.KeepOff*"),
 }

@@ -13,6 +13,7 @@
 #include "ucs/memory/detector.h"
 #include "ucs/net/key_pair.h"
 #include "ucs/runtime/runtime.h"
+#include "ucs/sys/processors.h"
 #include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"
 #include "uct/api/module.h"
@@ -297,7 +298,7 @@ void Context::measure_distances() {
         ucs::log_debug("the machine's topology cannot be found out: all adapters are equally near");
         return;
     }
-    const std::vector<unsigned> cpus = ucs::topo::allowed_cpus();
+    const std::vector<unsigned> cpus = ucs::allowed_cpus();
     for (TransportResource& resource : resources_) {
         if (resource.device_type != uct::DeviceType::kNetwork) continue;
         resource.distance =

@@ -2,7 +2,6 @@
 #include "ucs/topo/topology.h"
 
 #include <hwloc.h>
-#include <sched.h>
 
 #include <atomic>
 
@@ -113,23 +112,6 @@ const Topology* Topology::machine() {
 
 std::unique_ptr<Topology> Topology::from_xml(const std::string& xml) {
     return make(&xml);
-}
-
-std::vector<unsigned> allowed_cpus() {
-    std::vector<unsigned> cpus;
-    // The kernel refuses a set that is smaller than its own.
-    for (unsigned most = CPU_SETSIZE; most <= 64 * CPU_SETSIZE; most *= 2) {
-        cpu_set_t* set = CPU_ALLOC(most);
-        if (set == nullptr) break;
-        const size_t bytes = CPU_ALLOC_SIZE(most);
-        const bool is_known = sched_getaffinity(0, bytes, set) == 0;
-        for (unsigned cpu = 0; is_known && cpu < most; ++cpu) {
-            if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(cpu);
-        }
-        CPU_FREE(set);
-        if (is_known) break;
-    }
-    return cpus;
 }
 
 }  // namespace ucs::topo

@@ -35,7 +35,4 @@ class Topology {
     virtual std::vector<unsigned> cpus_near(std::string_view device) const = 0;
 };
 
-// The CPUs that the calling thread may run on, by their numbers in the system.
-std::vector<unsigned> allowed_cpus();
-
 }  // namespace ucs::topo

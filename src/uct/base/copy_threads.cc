@@ -9,20 +9,11 @@
 
 #include "ucs/log/log.h"
 #include "ucs/sys/no_signals.h"
+#include "ucs/sys/processors.h"
 
 namespace uct {
 
-CopyThreads::CopyThreads(unsigned threads) : wanted_(threads) {
-    is_bound_ = sched_getaffinity(0, sizeof(cpus_), &cpus_) == 0;
-}
-
-// Where the calling thread is bound to it computes: threads go elsewhere if they may.
-void CopyThreads::leave_processors_of_caller() {
-    cpu_set_t its, common;
-    if (!is_bound_ || sched_getaffinity(0, sizeof(its), &its) != 0) return;
-    CPU_AND(&common, &cpus_, &its);
-    if (CPU_COUNT(&common) != CPU_COUNT(&cpus_)) CPU_XOR(&cpus_, &cpus_, &common);
-}
+CopyThreads::CopyThreads(unsigned threads) : wanted_(threads), cpus_(ucs::allowed_cpus()) {}
 
 CopyThreads::~CopyThreads() {
     {
@@ -36,7 +27,7 @@ CopyThreads::~CopyThreads() {
 bool CopyThreads::start() {
     if (has_started_) return !threads_.empty();
     has_started_ = true;
-    leave_processors_of_caller();
+    cpus_ = ucs::beside_caller(cpus_);
     try {
         const ucs::NoSignals guard;
         while (threads_.size() < wanted_) threads_.push_back(spawn_([this] { run(); }));
@@ -153,7 +144,7 @@ void CopyThreads::end_piece(const Piece& piece, ucs_status_t status) {
 
 void CopyThreads::run() {
     pthread_setname_np(pthread_self(), "copy");
-    if (is_bound_) pthread_setaffinity_np(pthread_self(), sizeof(cpus_), &cpus_);
+    (void)ucs::bind_caller(cpus_);
     std::unique_lock lock(mutex_);
     for (;;) {
         work_.wait(lock, [this] { return is_stopping_ || !waiting_.empty(); });

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -111,14 +109,12 @@ class CopyThreads {
 
   private:
     bool start();
-    void leave_processors_of_caller();
     void run();
     void cut(Copy& copy, size_t most, Piece* piece);
     void end_piece(const Piece& piece, ucs_status_t status);
 
     const unsigned wanted_;
-    cpu_set_t cpus_;
-    bool is_bound_ = false;
+    std::vector<unsigned> cpus_;  // on which they run
     Spawn spawn_ = [](std::function<void()> run) { return std::thread(std::move(run)); };
     std::vector<std::thread> threads_;  // the owner's
     bool has_started_ = false;          // the owner's

@@ -15,6 +15,7 @@
 
 #include "ucs/log/log.h"
 #include "ucs/sys/no_signals.h"
+#include "ucs/sys/processors.h"
 
 namespace ucp::bulk {
 namespace {
@@ -26,17 +27,6 @@ constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
 ucs_status_t drop_message(void*, void*, size_t length, uct::ReceiveDescriptor*) {
     ucs::log_warn("a message of {} bytes on a queue pair for bulk was dropped", length);
     return UCS_OK;
-}
-
-void bind_to(const std::vector<unsigned>& cpus) {
-    if (cpus.empty()) return;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const unsigned cpu : cpus) {
-        if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-    }
-    const int result = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-    if (result != 0) ucs::log_debug("a thread for bulk transfers is not bound: error {}", result);
 }
 
 }  // namespace
@@ -116,7 +106,8 @@ void BulkThread::wake() {
 
 void BulkThread::run() {
     pthread_setname_np(pthread_self(), "bulk");
-    bind_to(cpus_);
+    if (const int error = ucs::bind_caller(cpus_); error != 0)
+        ucs::log_debug("a thread for bulk transfers is not bound: error {}", error);
     bool has_come = false;  // something, since it slept last: more may follow soon
     for (unsigned looks = 0;;) {
         if (has_command_.load(std::memory_order_relaxed)) {

@@ -5,15 +5,12 @@
 
 #include "ucp/bulk/threads/bulk_thread.h"
 #include "ucs/log/log.h"
+#include "ucs/sys/processors.h"
 #include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"
 
 namespace ucp::bulk {
 namespace {
-
-bool contains(const std::vector<unsigned>& cpus, unsigned cpu) {
-    return std::ranges::find(cpus, cpu) != cpus.end();
-}
 
 // Where the threads of a device run: near it, as far as the program may, and where the calling
 // thread does not, if that has been bound since the pool was made.
@@ -21,13 +18,10 @@ std::vector<unsigned> cpus_for(const std::string& device, const std::vector<unsi
     std::vector<unsigned> cpus;
     if (const ucs::topo::Topology* topology = ucs::topo::Topology::machine()) {
         cpus = topology->cpus_near(device.substr(0, device.find(':')));
-        std::erase_if(cpus, [&](unsigned cpu) { return !contains(allowed, cpu); });
+        std::erase_if(
+            cpus, [&](unsigned cpu) { return std::ranges::find(allowed, cpu) == allowed.end(); });
     }
-    if (cpus.empty()) cpus = allowed;
-    const std::vector<unsigned> taken = ucs::topo::allowed_cpus();
-    std::vector<unsigned> free = cpus;
-    std::erase_if(free, [&](unsigned cpu) { return contains(taken, cpu); });
-    return free.empty() ? cpus : free;
+    return ucs::beside_caller(cpus.empty() ? allowed : cpus);
 }
 
 }  // namespace
@@ -39,7 +33,7 @@ ThreadPool::ThreadPool(DeferredWork& work, const InterfaceSet& interfaces, Conte
       context_(context),
       random_(seed),
       rules_(rules),
-      allowed_cpus_(ucs::topo::allowed_cpus()) {
+      allowed_cpus_(ucs::allowed_cpus()) {
     for (unsigned index = 0; index < rules.shards; ++index) {
         shards_.push_back(std::make_unique<Shard>());
     }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ucs/sys/processors.h"
+
 namespace ucs::topo {
 namespace {
 
