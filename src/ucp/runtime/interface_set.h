@@ -192,6 +192,7 @@ class InterfaceSet {
     }
     // Where find_met() finds none: need a call look at nothing else? If so this was one.
     bool may_rest() {
+        polled_alone_ = 0;
         if (rest_ == 0) return false;
         --rest_;
         return true;
@@ -199,9 +200,10 @@ class InterfaceSet {
     // Looks for messages and completions. @param met  of find_met(). @return events found
     //
     // The transport in memory that something came from last is looked at first, and when it has
-    // more, mostly alone: the answer to a message need not wait for looks elsewhere. A call that
-    // finds nothing has looked at all that is in memory; at networks behind look_everywhere(). To
-    // look is to read a word: who has nothing is not called.
+    // more, mostly alone: the answer to a message need not wait for looks elsewhere. Only where no
+    // call between finds nothing must one that finds something look further. A call that finds
+    // nothing has looked at all that is in memory; at networks behind look_everywhere(). To look is
+    // to read a word: who has nothing is not called.
     unsigned poll(const Nearby* met) {
         sender_ = nullptr;  // a handler of the program's may have thrown
         is_enough_ = false;
@@ -256,7 +258,7 @@ class InterfaceSet {
     uint32_t rest_ = 0;              // calls until one of those is polled
     std::vector<Nearby> memories_;   // the one that something came from last is first
     uint32_t until_all_ = kPollAll;  // looks at networks until all of these are polled
-    uint32_t polled_alone_ = 0;
+    uint32_t polled_alone_ = 0;      // calls in turn that found something and looked no further
     bool uses_device_atomics_ = false;
     QueuePairBudget* queue_pair_budget_ = nullptr;
 };

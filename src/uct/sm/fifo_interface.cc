@@ -185,12 +185,12 @@ ucs_status_t FifoEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
     if (length > kInlinePayload || status_ != UCS_OK || !outbox.reserve_plain(&number)) [[unlikely]]
         return am_short_slow(id, header, payload, length);
     Slot& slot = outbox.slot(number);
-    std::memcpy(slot.data, &header, sizeof(header));
     if (length == sizeof(uint64_t)) [[likely]] {
+        std::memcpy(slot.data, &header, sizeof(header));
         std::memcpy(slot.data + sizeof(header), payload, sizeof(uint64_t));
         slot.control.store(outbox.word_of_eight(number, id), std::memory_order_release);
     } else {
-        copy_inline(slot.data + sizeof(header), payload, length);
+        write_inline(slot, header, payload, length);
         slot.control.store(outbox.word(number, id, sizeof(header) + length, 0),
                            std::memory_order_release);
     }
@@ -213,8 +213,7 @@ ucs_status_t FifoEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
     const uint64_t number = outbox_->reserve(false, &sleeps);
     if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
     Slot& slot = outbox_->slot(number);
-    std::memcpy(slot.data, &header, sizeof(header));
-    copy_inline(slot.data + sizeof(header), payload, length);
+    write_inline(slot, header, payload, length);
     slot.control.store(outbox_->word(number, id, sizeof(header) + length, 0),
                        std::memory_order_release);
     if (sleeps) outbox_->wake_sleeper();

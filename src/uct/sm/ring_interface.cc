@@ -234,8 +234,7 @@ ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
         return am_short_slow(id, header, payload, length);
     Outbox& outbox = *outbox_;
     Slot& slot = outbox.slot(number);
-    std::memcpy(slot.data, &header, sizeof(header));
-    copy_inline(slot.data + sizeof(header), payload, length);
+    write_inline(slot, header, payload, length);
     publish(outbox, slot, number, control::word(number, id, sizeof(header) + length, 0));
     Outbox::send_for_later(slot);
     return UCS_OK;
