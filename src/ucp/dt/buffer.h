@@ -26,6 +26,10 @@ class Buffer {
     size_t length() const { return length_; }
     DatatypeClass type_class() const { return class_; }
     bool is_contiguous() const { return class_ == DatatypeClass::kContig; }
+    // Bytes in host memory that lie in pieces, or wherever the program's callbacks find them.
+    bool is_packed() const {
+        return class_ == DatatypeClass::kIov || class_ == DatatypeClass::kGeneric;
+    }
 
     // The bytes of a contiguous buffer.
     void* data() const { return address_; }

@@ -120,16 +120,20 @@ ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
     const ucs_status_t status =
         packer->open(buffer, count, params.datatype(), params.memory_type());
     if (status != UCS_OK) return status;
-    *request = endpoint.requests().begin(params, Request::CallbackKind::kSend);
-    if (*request == nullptr) {
-        packer->close();
-        return UCS_ERR_NO_MEMORY;
+    *request = begin_send(endpoint, *packer, params);
+    return *request == nullptr ? UCS_ERR_NO_MEMORY : UCS_OK;
+}
+
+Request* begin_send(Endpoint& endpoint, Packer& packer, const OpParams& params) {
+    Request* const request = endpoint.requests().begin(params, Request::CallbackKind::kSend);
+    if (request == nullptr) {
+        packer.close();
+        return nullptr;
     }
-    (*request)->endpoint = &endpoint;
-    (*request)->length = packer->length();
-    if (packer->type_class() == DatatypeClass::kDevice)
-        (*request)->memory_type = packer->memory_type();
-    return UCS_OK;
+    request->endpoint = &endpoint;
+    request->length = packer.length();
+    if (packer.type_class() == DatatypeClass::kDevice) request->memory_type = packer.memory_type();
+    return request;
 }
 
 ucs_status_t post_eager_short(Request& request, const EagerSend& send, const Lane& lane, AmId id,

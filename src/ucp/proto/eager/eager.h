@@ -63,6 +63,8 @@ void close_eager_send(EagerSend& send);
 // that endpoint. @return UCS_ERR_NO_MEMORY; UCS_ERR_INVALID_PARAM as Packer::open()
 ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
                         const OpParams& params, Packer* packer, Request** request);
+// The same of a buffer that is open. @return null: there is no memory, and it is closed
+Request* begin_send(Endpoint& endpoint, Packer& packer, const OpParams& params);
 // Make such a request an eager send whose part is a Send; Endpoint::submit() follows.
 template <typename Send>
 Send& make_eager(Request& request, const Packer& packer, const OpParams& params) {

@@ -3,6 +3,7 @@
 // Tagged messages that go eagerly: sending, arriving, and the acknowledgement of synchronous ones.
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -342,12 +343,44 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     return {choices[static_cast<size_t>(place_of_next(endpoint).situation)]};
 }
 
+namespace {
+
+constexpr size_t kMostPacked = 256;
+
+// A short message that must be packed: that is done here, so that it goes as others do and needs no
+// request.
+// @return UCS_ERR_NO_RESOURCE: nothing is sent; else as Endpoint::post_short(), and it is closed
+ucs_status_t send_packed(Endpoint& endpoint, Packer& packer, Tag tag) {
+    std::array<std::byte, kMostPacked> packed;
+    const size_t length = packer.length();
+    if (length > packed.size() || !endpoint.fits_short_locked(length)) return UCS_ERR_NO_RESOURCE;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    try {
+        // The program's code may have sent something itself.
+        if (packer.pack(0, packed.data(), length) == length && endpoint.fits_short_locked(length))
+            status = endpoint.post_short(AmId::kTagShort, tag, packed.data(), length);
+    } catch (...) {
+        packer.close();
+        throw;
+    }
+    if (status != UCS_ERR_NO_RESOURCE) packer.close();
+    return status;
+}
+
+}  // namespace
+
 ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
                                  TagMode mode, const OpParams& params) {
     Packer packer;
-    Request* request = nullptr;
-    const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
+    ucs_status_t status = packer.open(buffer, count, params.datatype(), params.memory_type());
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    if (packer.is_packed() && mode == TagMode::kNormal &&
+        !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
+        status = send_packed(endpoint, packer, tag);
+        if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
+    }
+    Request* const request = begin_send(endpoint, packer, params);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
     const MessageTimes::Route way = route(endpoint, packer, memory);
     try {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <stdexcept>
 
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/tag/engine.h"
@@ -526,6 +527,65 @@ TEST_P(TagModel, PairsAreThoseOfPlainLists) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, TagModel, testing::Range(1u, 13u));
+
+ucs_status_ptr_t send_typed(Cluster& cluster, const void* buffer, size_t count, ucp_datatype_t type,
+                            uint64_t tag) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = type;
+    return ucp_tag_send_nbx(cluster.ep, buffer, count, tag, &param);
+}
+
+TEST(TagSend, WhatMustBePackedEndsInTheCallWhereItIsShort) {
+    for (const auto kind : {TypedBuffer::Kind::kIov, TypedBuffer::Kind::kGeneric}) {
+        for (const size_t length : {size_t{0}, size_t{1}, size_t{40}}) {
+            Cluster cluster;
+            TypedBuffer sent(kind, pattern(length, 1));
+            Bytes target(length);
+            const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+            EXPECT_EQ(send_typed(cluster, sent.buffer(), sent.count(), sent.type(), 5), nullptr);
+            EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+            EXPECT_EQ(target, sent.bytes());
+        }
+    }
+}
+
+// Its pack throws as often as it is told to.
+struct Throwing {
+    static void* start(void* context, const void*, size_t) { return context; }
+    static void* start_unpack(void* context, void*, size_t) { return context; }
+    static size_t packed_size(void*) { return 8; }
+    static size_t pack(void* state, size_t, void* to, size_t) {
+        auto& self = *static_cast<Throwing*>(state);
+        if (self.times-- > 0) throw std::runtime_error("cannot be packed");
+        std::memset(to, 7, 8);
+        return 8;
+    }
+    static ucs_status_t unpack(void*, size_t, const void*, size_t) { return UCS_ERR_UNSUPPORTED; }
+    static void finish(void* state) { ++static_cast<Throwing*>(state)->finished; }
+
+    int times;
+    int finished = 0;
+};
+
+TEST(TagSend, APackThatThrowsSendsNothingAndKeepsNoState) {
+    Cluster cluster;
+    Throwing state{1};
+    const ucp_generic_dt_ops_t ops = {Throwing::start,       Throwing::start_unpack,
+                                      Throwing::packed_size, Throwing::pack,
+                                      Throwing::unpack,      Throwing::finish};
+    ucp_datatype_t type;
+    ASSERT_EQ(ucp_dt_create_generic(&ops, &state, &type), UCS_OK);
+    EXPECT_THROW((void)send_typed(cluster, nullptr, 1, type, 5), std::runtime_error);
+    EXPECT_EQ(state.finished, 1);
+    Bytes target(8);
+    const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+    EXPECT_EQ(send_typed(cluster, nullptr, 1, type, 5), nullptr);
+    EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+    EXPECT_EQ(target, Bytes(8, 7));
+    EXPECT_EQ(state.finished, 2);
+    ucp_dt_destroy(type);
+}
 
 }  // namespace
 }  // namespace ucp::test
