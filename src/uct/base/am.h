@@ -89,9 +89,15 @@ class SenderPlace {
     // No message is handled any more.
     void clear() { *place_ = nullptr; }
 
+    // Messages come from that peer until another one is set.
+    void set(PeerIdentity& from) { *place_ = &from; }
     // May the message be handed over? Whom it is from is known until the next one.
     bool admits(PeerIdentity& from, uint8_t id, const void* data, size_t length) {
-        *place_ = &from;
+        set(from);
+        return admits_next(from, id, data, length);
+    }
+    // The same of one from the peer that is set.
+    bool admits_next(PeerIdentity& from, uint8_t id, const void* data, size_t length) {
         return (table_.asked >> id & 1) == 0 || is_admitted(table_, from, id, data, length);
     }
 

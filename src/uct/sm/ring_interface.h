@@ -41,7 +41,7 @@ class RingInterface final : public SmInterface {
 
   private:
     RingInterface(const Config& config, const InterfaceParams& params);
-    [[gnu::noinline]] unsigned take_messages(size_t index, size_t* bytes);
+    unsigned take_messages(size_t index, size_t* bytes);
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();
