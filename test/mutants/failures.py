@@ -130,9 +130,17 @@ MUTANTS = {
         "src/ucp/proto/match/matcher.cc",
         {" && earliest.receive->sequence > last_wildcard_": ""},
         ("ucp_proto_test",), "*Exchanges*"),
+    "short messages that must be packed have requests": (
+        "src/ucp/proto/tag/messages.cc",
+        {"if (packer.is_packed() && mode": "if (!packer.is_packed() && mode"},
+        ("ucp_proto_test",), "TagSend.*"),
+    "a pack that throws keeps its state": (
+        "src/ucp/proto/tag/messages.cc",
+        {"    } catch (...) {\n        packer.close();\n": "    } catch (...) {\n"},
+        ("ucp_proto_test",), "TagSend.*"),
     "a pair's queue in use keeps the others waiting": (
         "src/uct/sm/ring_interface.cc",
-        {"            first_ = i + 1;\n": "            first_ = i;\n"},
+        {"            first_ = next;\n": "            first_ = i;\n"},
         ("uct_test",), "SmRings.*"),
     "a pack that throws leaves its slot empty": (
         "src/uct/sm/fifo_interface.cc",

@@ -27,6 +27,7 @@
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/connector.h"
 #include "ucp/wireup/keepalive.h"
+#include "ucs/sys/spin_lock.h"
 
 namespace ucp {
 
@@ -50,6 +51,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
         if (met == nullptr && progress_countdown_ != 0 && !has_work() && interfaces_.may_rest())
             [[likely]] {
             --progress_countdown_;
+            ucs::end_look();
             return 0;
         }
         return make_progress(met);

@@ -16,6 +16,15 @@ inline void cpu_relax() {
 #endif
 }
 
+// For each look in vain of a caller who may look again at once: no later look begins before this
+// one has ended. A processor has several under way else, and the later ones take a line from who
+// is about to write it again.
+inline void end_look() {
+#if defined(__x86_64__)
+    __builtin_ia32_lfence();
+#endif
+}
+
 // A lock between threads of one process for some tens of instructions, with the names of
 // std::mutex. Taken and given back it is one atomic operation, where a mutex takes two. Who finds
 // it taken looks at it for a while, then lets other threads run.
