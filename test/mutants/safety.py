@@ -8,9 +8,9 @@ MUTANTS = {
         {"    return is_his;\n": "    return true;\n"},
         ("ucp_test",), "*Sender.*"),
     "an allocation is held by another's operations": (
-        "src/uct/cuda/held_allocations.h",
+        "src/ucs/memory/held_allocations.h",
         {"users_in(value) != 0 && number_in(value) == allocation;": "users_in(value) != 0;"},
-        ("test/cuda/memory_test",), "HeldAllocations.*"),
+        ("ucs_test",), "HeldAllocations.*"),
     "allocations stay held": (
         "src/uct/cuda/staging.cc",
         {"    if (is_held_) engine_->held().release(memory.allocation);\n": ""},

@@ -4,24 +4,19 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ucp/mem/device_memory.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
 
 namespace {
 
-// What the memory at a non-null address is; host memory needs no copy, and has no owner.
-ucs::MemoryInfo memory_at(const void* address, size_t length) {
-    ucs::MemoryGate& gate = ucs::MemoryGate::instance();
-    return gate.is_plain(address) ? ucs::MemoryInfo{} : gate.classify(address, length);
-}
-
-ucs_status_t check_declared(ucs_memory_type_t declared, const ucs::MemoryInfo& found) {
+ucs_status_t check_declared(ucs_memory_type_t declared, ucs_memory_type_t found) {
     const auto is_cuda = [](ucs_memory_type_t type) {
         return type == UCS_MEMORY_TYPE_CUDA || type == UCS_MEMORY_TYPE_CUDA_MANAGED;
     };
-    if (declared == UCS_MEMORY_TYPE_UNKNOWN || declared == found.type ||
-        (is_cuda(declared) && is_cuda(found.type)))
+    if (declared == UCS_MEMORY_TYPE_UNKNOWN || declared == found ||
+        (is_cuda(declared) && is_cuda(found)))
         return UCS_OK;
     if (declared > UCS_MEMORY_TYPE_UNKNOWN) return UCS_ERR_INVALID_PARAM;
     if (declared != UCS_MEMORY_TYPE_HOST && ucs::MemoryDetectors::of_type(declared) == nullptr) {
@@ -30,7 +25,7 @@ ucs_status_t check_declared(ucs_memory_type_t declared, const ucs::MemoryInfo& f
         return UCS_ERR_UNSUPPORTED;
     }
     ucs::log_error("a buffer was declared to be {} memory, but is {} memory",
-                   ucs_memory_type_names[declared], ucs_memory_type_names[found.type]);
+                   ucs_memory_type_names[declared], ucs_memory_type_names[found]);
     return UCS_ERR_INVALID_PARAM;
 }
 
@@ -38,20 +33,24 @@ ucs_status_t check_declared(ucs_memory_type_t declared, const ucs::MemoryInfo& f
 
 ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memory_type_t declared,
                               ucs::StagedCopy** copy, ucs_memory_type_t* type) {
-    ucs::MemoryInfo last;
+    ucs::MemoryInfo found;
     bool is_empty = true;
     for (const ucs::MemoryPiece& piece : pieces) {
         if (piece.length == 0) continue;
-        last = memory_at(piece.address, piece.length);
-        if (is_empty) *type = last.type;
+        const ucs::MemoryInfo* memory = ucs::MemoryGate::find_held(piece.address);
+        if (memory == nullptr) {
+            found = memory_at(piece.address, piece.length);
+            memory = &found;
+        }
+        if (is_empty) *type = memory->type;
         is_empty = false;
-        if (last.owner == nullptr && declared != UCS_MEMORY_TYPE_HOST) continue;
-        const ucs_status_t status = check_declared(declared, last);
+        if (memory->owner == nullptr && declared != UCS_MEMORY_TYPE_HOST) continue;
+        const ucs_status_t status = check_declared(declared, memory->type);
         if (status != UCS_OK) return status;
-        if (last.owner == nullptr) continue;
-        return last.owner->open_copy(pieces, &last, copy);
+        if (memory->owner != nullptr) return memory->owner->open_copy(pieces, memory, copy);
     }
-    return is_empty ? UCS_OK : check_declared(declared, last);
+    // All of it is host memory.
+    return is_empty ? UCS_OK : check_declared(declared, UCS_MEMORY_TYPE_HOST);
 }
 
 ucs_status_t Buffer::find_memory(ucs_memory_type_t declared) {

@@ -38,7 +38,11 @@ class Buffer {
         if (class_ != DatatypeClass::kDevice || count_ != 0) return {};
         return {static_cast<std::byte*>(address_), length_};
     }
-    // What device_bytes() were found to lie in; of another buffer nothing but the type, if it lies
+    // What device_bytes() were found to lie in; null: there are none.
+    const ucs::MemoryInfo* found() const {
+        return class_ == DatatypeClass::kDevice && count_ == 0 ? &copy_->memory : nullptr;
+    }
+    // The same, copied; of another buffer nothing but the type, if it lies
     // in host memory.
     ucs::MemoryInfo memory() const {
         if (class_ == DatatypeClass::kDevice) return copy_->memory;

@@ -13,12 +13,15 @@ namespace ucp {
 // @param has_events  false: the user wants none
 void open_device_memory(bool has_events);
 
-// Who can copy this memory; null: host memory, as is null.
-inline ucs::MemoryDetector* device_of(const void* address, size_t length) {
+// What the memory is; host memory has no owner, as null has none.
+inline ucs::MemoryInfo memory_at(const void* address, size_t length) {
     ucs::MemoryGate& gate = ucs::MemoryGate::instance();
-    if (length == 0 || gate.is_plain(address)) [[likely]]
-        return nullptr;
-    return gate.classify(address, length).owner;
+    return gate.is_plain(address) ? ucs::MemoryInfo{} : gate.classify(address, length);
+}
+
+// Who can copy this memory; null: host memory.
+inline ucs::MemoryDetector* device_of(const void* address, size_t length) {
+    return length == 0 ? nullptr : memory_at(address, length).owner;
 }
 
 // Copy between buffers of any kind, and wait for the end of it.

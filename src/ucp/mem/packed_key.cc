@@ -65,7 +65,8 @@ std::optional<unsigned> count_entries(std::span<const std::byte> bytes) {
 
 bool describe(const Memory& memory, ucs::MemoryExport& description) {
     return memory.type() != UCS_MEMORY_TYPE_HOST && memory.rights() == uct::PeerRights::kAll &&
-           ucs::MemoryDetectors::export_memory(memory.address(), memory.length(), description);
+           ucs::MemoryDetectors::export_memory(memory.address(), memory.length(), nullptr,
+                                               description);
 }
 
 // An entry that stands in the place of a domain's.

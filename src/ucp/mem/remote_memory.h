@@ -51,6 +51,9 @@ class RemoteMemory {
         return uct::kInvalidRemoteKey;
     }
 
+    // Any lane reaches it.
+    bool has_keys() const { return count_ != 0; }
+
     // The same for atomics, which not all memory that a lane reaches allows.
     uct::RemoteKey find_for_atomics(DomainPair pair) const {
         for (const Entry& entry : std::span(entries_).first(count_)) {
@@ -74,6 +77,8 @@ class RemoteMemory {
     const ucs::MemoryExport* exported() const { return exported_.get(); }
     // It is used so. @return true: for the first time
     bool use_exported() const { return !std::exchange(is_exported_used_, true); }
+
+    bool is_exported_used() const { return is_exported_used_; }
 
     // The owner's devices copy between it and memory of a device here, if they are asked to.
     bool is_copied_on_request() const { return is_copied_on_request_; }

@@ -272,6 +272,7 @@ void Worker::purge(Endpoint& endpoint) {
     queue_pairs_.endpoint_failed(endpoint);
     bulk_.endpoint_failed(endpoint);
     requests_.abort_named(endpoint, status);
+    rndv_.direct.abort(endpoint, status);
     notifier_.peer_failed(endpoint.remote_uuid());
     flush_endpoint_failed(endpoint, status);
     const EndpointExtras* extras = endpoint.extras();

@@ -64,9 +64,12 @@ void MemoryDetectors::prepare() {
     }
 }
 
-bool MemoryDetectors::export_memory(const void* address, size_t length, MemoryExport& description) {
+bool MemoryDetectors::export_memory(const void* address, size_t length, const MemoryInfo* known,
+                                    MemoryExport& description) {
+    if (known != nullptr && known->owner != nullptr)
+        return known->owner->export_memory(address, length, known, description);
     for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
-        if (detector->export_memory(address, length, description)) return true;
+        if (detector->export_memory(address, length, known, description)) return true;
     }
     return false;
 }

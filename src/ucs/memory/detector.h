@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "ucs/memory/held_allocations.h"
 #include "ucs/memory/memory_type.h"
 #include "ucs/memory/stream_stop.h"
 #include "ucs/runtime/runtime.h"
@@ -23,8 +25,16 @@ struct MemoryInfo {
     int device = -1;
     // The number of the allocation, which the detector gives to no other; 0: not known.
     uint64_t allocation = 0;
+    // Where those that operations work on are counted; null: they are not.
+    HeldAllocations* held = nullptr;
     // Who knows how to copy it; null for host memory.
     MemoryDetector* owner = nullptr;
+
+    // An operation works on the allocation, so that what is said here holds.
+    bool is_held() const { return held != nullptr && held->is_held(allocation); }
+    bool holds(const void* address) const {
+        return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base) < length;
+    }
 };
 
 struct MemoryPiece {
@@ -81,7 +91,7 @@ struct DmaBuf {
     uint64_t offset = 0;  // where in it the memory begins
 };
 
-// One of many pieces that are copied between described memory and memory here.
+// A piece that is copied between described memory and memory here, alone or as one of many.
 struct DevicePiece {
     const MemoryExport* there;
     uint64_t offset;  // from where the described memory begins
@@ -94,9 +104,31 @@ class AsyncCopy {
   public:
     // UCS_INPROGRESS, or the end of the copy, which is gone then: it is not called again.
     virtual ucs_status_t test() = 0;
+    // The same at less cost for a copy that is under way, since most looks are in vain.
+    ucs_status_t poll() { return is_awaited() ? UCS_INPROGRESS : test(); }
 
   protected:
+    // As long as the word is behind, only each so many-th poll() calls test(), which sees failures.
+    static constexpr uint32_t kPollsPerTest = 32;
+
     ~AsyncCopy() = default;
+    // The device's word is, or has passed, the number when the copy has ended. Null: only test()
+    // knows. Any thread; again null before another word.
+    void await(const volatile uint32_t* word, uint32_t number) {
+        number_ = number;
+        word_.store(word, std::memory_order_release);
+    }
+
+  private:
+    bool is_awaited() {
+        const volatile uint32_t* const word = word_.load(std::memory_order_acquire);
+        return word != nullptr && static_cast<int32_t>(number_ - *word) > 0 &&
+               ++polls_ % kPollsPerTest != 0;
+    }
+
+    std::atomic<const volatile uint32_t*> word_{nullptr};
+    uint32_t number_ = 0;
+    uint32_t polls_ = 0;
 };
 
 // What kernels of one context work with: ways to memory, which stay open, and one piece of the
@@ -148,7 +180,9 @@ class MemoryDetector : public RegistryEntry {
         return UCS_ERR_UNSUPPORTED;
     }
     // Describe memory to other processes. False: it cannot be, or this is not its kind.
-    virtual bool export_memory(const void* address, size_t length, MemoryExport& description) {
+    // @param known  as for fetch()
+    virtual bool export_memory(const void* address, size_t length, const MemoryInfo* known,
+                               MemoryExport& description) {
         return false;
     }
     // May there be dma-bufs of this kind of memory?
@@ -157,18 +191,20 @@ class MemoryDetector : public RegistryEntry {
     virtual ucs_status_t export_dma_buf(const void* address, size_t length, DmaBuf* buffer) {
         return UCS_ERR_UNSUPPORTED;
     }
-    // Begin to copy the first `length` bytes that another process, or this one, described, to host
-    // memory or memory of this detector's. Both sides stay as they are until the copy has ended.
+    // Begin to copy bytes that another process, or this one, described, to host memory or memory of
+    // this detector's. Both sides stay as they are until the copy has ended.
+    // @param known  what detect() said of the memory here for the operation that it is copied for,
+    //         which lasts as long as the copy; or null
     // UCS_ERR_NO_RESOURCE: this process has no way to that memory yet; one is opened aside, for
     // later copies. UCS_ERR_UNSUPPORTED: there is none. UCS_ERR_INVALID_PARAM: the description is
     // not sound. UCS_ERR_BUSY: there is a way, but what it takes is in use by other copies.
-    virtual ucs_status_t fetch(const MemoryExport& from, void* to, size_t length,
+    virtual ucs_status_t fetch(const DevicePiece& piece, const MemoryInfo* known,
                                AsyncCopy** copy) {
         return UCS_ERR_UNSUPPORTED;
     }
     // The same the other way: copy into the described memory out of host memory or memory of this
     // detector's.
-    virtual ucs_status_t store(const MemoryExport& to, const void* from, size_t length,
+    virtual ucs_status_t store(const DevicePiece& piece, const MemoryInfo* known,
                                AsyncCopy** copy) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -225,7 +261,8 @@ class MemoryDetectors {
     static bool is_in_use();
     static void prepare();
     // As MemoryDetector::export_memory(), of whoever can.
-    static bool export_memory(const void* address, size_t length, MemoryExport& description);
+    static bool export_memory(const void* address, size_t length, const MemoryInfo* known,
+                              MemoryExport& description);
     // As MemoryDetector::insert_stop(), of whoever is in use and can.
     static ucs_status_t insert_stop(void* stream, bool may_be_captured, StreamStop* stop);
     // The detector that can allocate this type; null: none.

@@ -13,6 +13,8 @@ constinit MemoryGate MemoryGate::instance_;
 
 namespace {
 
+constinit thread_local MemoryInfo last_found;
+
 // The private, writable mapping that an address lies in. Device files are mapped shared.
 bool find_mapping(uintptr_t address, uintptr_t* begin, uintptr_t* end) {
     std::FILE* const maps = std::fopen("/proc/self/maps", "re");
@@ -80,10 +82,16 @@ void MemoryGate::learn_range(uintptr_t address, const Range* seen) {
     range_.compare_exchange_strong(seen, next_range(begin, end - begin));
 }
 
+const MemoryInfo* MemoryGate::find_held(const void* address) {
+    const MemoryInfo& last = last_found;
+    return last.holds(address) && last.is_held() ? &last : nullptr;
+}
+
 MemoryInfo MemoryGate::classify(const void* address, size_t length) {
     const auto value = reinterpret_cast<uintptr_t>(address);
     uintptr_t floor = floor_.load();
     if (value == 0 || value >= floor) return {};
+    if (const MemoryInfo* const held = find_held(address)) return *held;
     const bool remembers = !for_good_.load();
     const uint64_t changes = changes_.load();
     const Range* const range = range_.load();
@@ -95,6 +103,7 @@ MemoryInfo MemoryGate::classify(const void* address, size_t length) {
             return {};
         }
         const MemoryInfo info = MemoryDetectors::detect(address, length);
+        if (info.held != nullptr) last_found = info;
         if (!remembers || info.type != UCS_MEMORY_TYPE_HOST) return info;
         page.store(entry);
     }

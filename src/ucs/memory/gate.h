@@ -42,6 +42,9 @@ class MemoryGate {
 
     // Out of line: what the detectors say, or what is known of host memory.
     MemoryInfo classify(const void* address, size_t length);
+    // What classify() said last on this thread, if it holds for the address without asking anybody:
+    // nothing else lies there as long as an operation works on the allocation. Null: it does not.
+    static const MemoryInfo* find_held(const void* address);
 
     // A word with a bit that says "the gate is open", so that those who test the word anyway need
     // not look at the gate. The upper half of the word counts mappings.

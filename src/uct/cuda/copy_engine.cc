@@ -280,7 +280,7 @@ namespace {
 // on the allocation, or the driver, which gives an allocation's number to no other one, says so.
 class LookedUp {
   public:
-    const CopyEngine::Found* find(const Driver& driver, const HeldAllocations& held,
+    const CopyEngine::Found* find(const Driver& driver, const ucs::HeldAllocations& held,
                                   abi::DevicePointer address) {
         for (CopyEngine::Found& entry : entries_) {
             if (address - entry.base >= entry.length) continue;
@@ -291,7 +291,8 @@ class LookedUp {
         return nullptr;
     }
     // Only if an operation works on it.
-    const CopyEngine::Found* find_held(const HeldAllocations& held, abi::DevicePointer address) {
+    const CopyEngine::Found* find_held(const ucs::HeldAllocations& held,
+                                       abi::DevicePointer address) {
         const auto known = std::ranges::find_if(entries_, [&](const CopyEngine::Found& entry) {
             return address - entry.base < entry.length && held.is_held(entry.number);
         });

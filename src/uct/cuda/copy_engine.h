@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "ucs/memory/held_allocations.h"
 #include "ucs/memory/memory_type.h"
 #include "uct/cuda/driver.h"
-#include "uct/cuda/held_allocations.h"
 #include "uct/cuda/kernels.h"
 #include "uct/cuda/resident.h"
 
@@ -58,6 +58,10 @@ class CopyContext {
     ucs_status_t wait(const Ticket& ticket);
     // The same as test(), of the driver: also a device that can tell nothing any more.
     ucs_status_t query(const Ticket& ticket) { return ask_stream(lane_of(ticket.direction)); }
+    // Where the device writes the number of the last copy that has ended; null: it does not.
+    const volatile uint32_t* end_word(Direction direction) {
+        return writes_values_ ? lane_of(direction).flag : nullptr;
+    }
 
     // Memory of the device, in the order of copies in the direction kOfAllocations: it may be used
     // when one that was begun behind it has ended.
@@ -139,7 +143,7 @@ class CopyEngine {
     // The number of the allocation there; 0: none.
     uint64_t number_at(const void* address) const;
     // What operations work on: look_up() asks no driver for that.
-    HeldAllocations& held() { return held_; }
+    ucs::HeldAllocations& held() const { return held_; }
     // Where to copy such memory; null: no context is known that reaches it.
     CopyContext* context_of(const Found& found);
     // A context of the device of that name, else of any; null: there is none so far.
@@ -169,7 +173,7 @@ class CopyEngine {
     CopyContext* find_for_device(abi::Device device);
 
     const Driver& driver_;
-    HeldAllocations held_;
+    mutable ucs::HeldAllocations held_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<CopyContext>> contexts_;
     std::vector<std::unique_ptr<CopyContext>> lost_;  // tickets may name them

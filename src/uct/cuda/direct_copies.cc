@@ -18,24 +18,83 @@ CopyContext* DirectCopies::context_for(const ucs::MemoryExport& described,
     return engine_.context_near(described.device);
 }
 
-ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
-                                 Access access, ucs::AsyncCopy** copy) {
-    if (!Places::is_sound(described, length)) return UCS_ERR_INVALID_PARAM;
+namespace {
+
+DirectCopy::Plan plan_of(const ucs::DevicePiece& piece, std::byte* there, bool is_fetch,
+                         CopyContext* context, MappingUse* way) {
+    auto* const here = static_cast<std::byte*>(piece.here);
+    return {.context = context,
+            .way = way,
+            .to = is_fetch ? here : there,
+            .from = is_fetch ? there : here,
+            .length = piece.length};
+}
+
+bool is_sound(const ucs::DevicePiece& piece) {
+    const ucs::MemoryExport& described = *piece.there;
+    return Places::is_sound(described, piece.offset) &&
+           piece.length <= described.size - described.offset - piece.offset;
+}
+
+bool is_within(const ucs::MemoryInfo& memory, const ucs::DevicePiece& piece) {
+    return memory.holds(piece.here) &&
+           piece.length <=
+               memory.length - static_cast<size_t>(static_cast<const std::byte*>(piece.here) -
+                                                   static_cast<const std::byte*>(memory.base));
+}
+
+}  // namespace
+
+// As copies went before that work on the same memory at both ends, and of which one still goes
+// there.
+// @return false: nothing was done
+bool DirectCopies::begin_as_before(const ucs::DevicePiece& piece, const ucs::MemoryInfo& known,
+                                   Access access, ucs::AsyncCopy** copy) {
+    if (known.allocation == 0 || !is_within(known, piece) || !is_sound(piece)) return false;
+    const Route& route = route_of(known.allocation, *piece.there);
+    DirectCopy* made;
+    DirectQueue* queue;
+    {
+        std::lock_guard lock(lock_);
+        if (route.allocation != known.allocation || !route.context->works() ||
+            !leads_to(*route.way, *piece.there, *route.context) || (made = take()) == nullptr)
+            return false;
+        ++route.way->copies;
+        queue = route.queue;
+        std::byte* const there =
+            Place::in(*route.way->mapping, piece.there->offset + piece.offset).address;
+        made->open(plan_of(piece, there, access == Access::kFetch, route.context, route.way),
+                   queue);
+    }
+    queue->add(*made);
+    *copy = made;
+    return true;
+}
+
+ucs_status_t DirectCopies::begin_anew(const ucs::DevicePiece& piece, Access access,
+                                      ucs::AsyncCopy** copy) {
+    if (!is_sound(piece)) return UCS_ERR_INVALID_PARAM;
+    const ucs::MemoryExport& described = *piece.there;
+    auto* const here = static_cast<std::byte*>(piece.here);
     const CopyEngine::Found found = engine_.look_up(here);
     const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
-    if (!is_host && length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
+    if (!is_host && piece.length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
         return UCS_ERR_UNSUPPORTED;
     CopyContext* const context = context_for(described, found);
     if (context == nullptr) return UCS_ERR_UNSUPPORTED;
     const bool is_fetch = access == Access::kFetch;
     Direction direction = Direction::kWithin;
     if (is_host) direction = is_fetch ? Direction::kToHost : Direction::kToDevice;
-    const bool is_in_windows = is_host && !engine_.is_pinned(here, length);
+    const bool is_in_windows = is_host && !engine_.is_pinned(here, piece.length);
     Place place;
     std::unique_lock lock(lock_);
     DirectCopy* const made = take();
     if (made == nullptr) return UCS_ERR_NO_MEMORY;
-    if (!find_way(described, *context, &place)) {
+    MappingUse* way = find_way(described, *context);
+    if (way != nullptr) {
+        ++way->copies;
+        place = Place::in(*way->mapping, described.offset);
+    } else {
         lock.unlock();
         const ucs_status_t status = places_.find(described, *context, &place);
         lock.lock();
@@ -43,13 +102,15 @@ ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* 
             idle_.emplace_back(made);
             return status;
         }
-        if (place.mapping != nullptr) ways_.push_back({place.mapping, 1});
+        if (place.mapping != nullptr) way = &add_way(*place.mapping);
     }
     DirectQueue* const queue = is_in_windows ? nullptr : &queue_of(*context, direction);
+    if (way != nullptr && !is_host)
+        route_of(found.number, described) = {found.number, context, way, queue};
     lock.unlock();
-    made->open({context, place.mapping, direction, is_fetch ? here : place.address,
-                is_fetch ? place.address : here, length},
-               queue);
+    DirectCopy::Plan plan = plan_of(piece, place.address + piece.offset, is_fetch, context, way);
+    plan.direction = direction;
+    made->open(plan, queue);
     if (queue != nullptr) {
         queue->add(*made);
     } else if (const ucs_status_t status = made->begin_in_windows(staging_); status != UCS_OK) {
@@ -161,29 +222,30 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
 
 // --- with the lock ---
 
-bool DirectCopies::find_way(const ucs::MemoryExport& described, const CopyContext& context,
-                            Place* place) {
-    for (Way& way : ways_) {
-        Mapping& mapping = *way.mapping;
-        if (!mapping.is_of(described.process, described.buffer, context) ||
-            mapping.owner.size != described.size ||
-            mapping.is_unwanted.load(std::memory_order_relaxed))
-            continue;
-        ++way.copies;
-        *place = Place::in(mapping, described.offset);
-        return true;
-    }
-    return false;
+// Copies go that way, and more may.
+bool DirectCopies::leads_to(const MappingUse& way, const ucs::MemoryExport& described,
+                            const CopyContext& context) {
+    if (way.copies == 0) return false;
+    const Mapping& mapping = *way.mapping;
+    return mapping.is_of(described.process, described.buffer, context) &&
+           mapping.owner.size == described.size &&
+           !mapping.is_unwanted.load(std::memory_order_relaxed);
 }
 
-// @return the mapping, to be given back; null: other copies go that way
-Mapping* DirectCopies::leave_way(const Mapping& mapping) {
-    const auto way = std::ranges::find(ways_, &mapping, &Way::mapping);
-    if (--way->copies > 0) return nullptr;
-    Mapping* const unused = way->mapping;
-    *way = ways_.back();
-    ways_.pop_back();
-    return unused;
+MappingUse* DirectCopies::find_way(const ucs::MemoryExport& described, const CopyContext& context) {
+    const auto way = std::ranges::find_if(ways_, [&](const std::unique_ptr<MappingUse>& one) {
+        return leads_to(*one, described, context);
+    });
+    return way == ways_.end() ? nullptr : way->get();
+}
+
+// For one copy.
+MappingUse& DirectCopies::add_way(Mapping& mapping) {
+    const auto unused = std::ranges::find(ways_, 0u, [](const auto& way) { return way->copies; });
+    MappingUse& way =
+        unused != ways_.end() ? **unused : *ways_.emplace_back(std::make_unique<MappingUse>());
+    way = {&mapping, 1};
+    return way;
 }
 
 DirectCopy* DirectCopies::take() {
@@ -204,11 +266,11 @@ DirectQueue& DirectCopies::queue_of(CopyContext& context, Direction direction) {
 
 void DirectCopies::put(DirectCopy& copy) {
     copy.close(staging_);
-    const Mapping* const mapping = copy.plan().mapping;
+    MappingUse* const way = copy.plan().way;
     Mapping* unused = nullptr;
     {
         std::lock_guard lock(lock_);
-        if (mapping != nullptr) unused = leave_way(*mapping);
+        if (way != nullptr && --way->copies == 0) unused = way->mapping;
         idle_.emplace_back(&copy);
     }
     if (unused != nullptr) mappings_.put(*unused);

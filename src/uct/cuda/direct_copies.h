@@ -28,15 +28,14 @@ class DirectCopies {
         : engine_(engine), staging_(staging), places_(places), mappings_(mappings) {}
 
     // As ucs::MemoryDetector::fetch().
-    ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
+    ucs_status_t fetch(const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
                        ucs::AsyncCopy** copy) {
-        return begin(from, static_cast<std::byte*>(to), length, Access::kFetch, copy);
+        return begin(piece, known, Access::kFetch, copy);
     }
     // As ucs::MemoryDetector::store().
-    ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
+    ucs_status_t store(const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
                        ucs::AsyncCopy** copy) {
-        auto* const bytes = static_cast<std::byte*>(const_cast<void*>(from));
-        return begin(to, bytes, length, Access::kStore, copy);
+        return begin(piece, known, Access::kStore, copy);
     }
 
     // As ucs::MemoryDetector::transfer().
@@ -47,6 +46,8 @@ class DirectCopies {
     void put(DirectCopy& copy);
 
   private:
+    static constexpr size_t kRoutes = 16;
+
     // Of the described memory.
     enum class Access : uint8_t { kFetch, kStore };
     // Memory here in which many pieces may lie.
@@ -62,22 +63,36 @@ class DirectCopies {
         }
     };
 
-    // A mapping that copies under way take: it is taken once, and given back when the last of them
-    // has ended.
-    struct Way {
-        Mapping* mapping;
-        unsigned copies;
+    // How a copy went between an allocation here and memory of another process: the next one
+    // between the two goes the same way, if copies still do.
+    struct Route {
+        uint64_t allocation = 0;
+        CopyContext* context = nullptr;
+        MappingUse* way = nullptr;
+        DirectQueue* queue = nullptr;
     };
 
     // Where a piece lies here; without a context: no device reaches it.
     Here find_here(const ucs::DevicePiece& piece);
     static size_t add_run(PieceCopy& copy, std::span<const ucs::DevicePiece> pieces,
                           const Here& here, const Place& place, uint64_t room, bool is_store);
-    ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
-                       Access access, ucs::AsyncCopy** copy);
+    ucs_status_t begin(const ucs::DevicePiece& piece, const ucs::MemoryInfo* known, Access access,
+                       ucs::AsyncCopy** copy) {
+        return known != nullptr && begin_as_before(piece, *known, access, copy)
+                   ? UCS_OK
+                   : begin_anew(piece, access, copy);
+    }
+    ucs_status_t begin_anew(const ucs::DevicePiece& piece, Access access, ucs::AsyncCopy** copy);
+    bool begin_as_before(const ucs::DevicePiece& piece, const ucs::MemoryInfo& known, Access access,
+                         ucs::AsyncCopy** copy);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
-    bool find_way(const ucs::MemoryExport& described, const CopyContext& context, Place* place);
-    Mapping* leave_way(const Mapping& mapping);
+    static bool leads_to(const MappingUse& way, const ucs::MemoryExport& described,
+                         const CopyContext& context);
+    MappingUse* find_way(const ucs::MemoryExport& described, const CopyContext& context);
+    MappingUse& add_way(Mapping& mapping);
+    Route& route_of(uint64_t allocation, const ucs::MemoryExport& described) {
+        return routes_[(allocation + described.buffer + described.process) % kRoutes];
+    }
     DirectCopy* take();
     DirectQueue& queue_of(CopyContext& context, Direction direction);
     Direction stream(CopyContext& context, Direction direction);
@@ -88,7 +103,8 @@ class DirectCopies {
     Mappings& mappings_;
     ucs::SpinLock lock_;  // of what follows
     std::vector<std::unique_ptr<DirectQueue>> queues_;
-    std::vector<Way> ways_;
+    std::vector<std::unique_ptr<MappingUse>> ways_;
+    Route routes_[kRoutes];
     std::vector<std::unique_ptr<DirectCopy>> idle_;
 };
 

@@ -43,11 +43,10 @@ void copy_past_caches(std::byte* to, const std::byte* from, size_t length) {
 
 }  // namespace
 
-ucs_status_t DirectCopy::ask(const CopyContext::Ticket& ticket) {
+ucs_status_t DirectCopy::ask(const CopyContext::Ticket& ticket, uint32_t tests) {
     const ucs_status_t status = plan_.context->test(ticket);
     // A device that has failed writes no flag any more.
-    if (status == UCS_INPROGRESS && ++polls_ % kPollsPerQuery == 0)
-        return plan_.context->query(ticket);
+    if (status == UCS_INPROGRESS && is_due(tests)) return plan_.context->query(ticket);
     return status;
 }
 
@@ -57,6 +56,7 @@ void DirectCopy::handed_over(ucs_status_t status, const CopyContext::Ticket& tic
     ticket_ = ticket;
     list_ = list;
     state_.store(status == UCS_OK ? State::kBegun : State::kFailed, std::memory_order_release);
+    if (status == UCS_OK) await(plan_.context->end_word(ticket.direction), ticket.number);
 }
 
 void DirectCopy::handed_over(Resident& resident, uint32_t number) {
@@ -68,8 +68,7 @@ void DirectCopy::handed_over(Resident& resident, uint32_t number) {
 ucs_status_t DirectCopy::ask_resident() {
     ucs_status_t status = resident_->test(number_);
     // A device that has failed writes nothing any more.
-    if (status == UCS_INPROGRESS && ++polls_ % kPollsPerQuery == 0)
-        status = resident_->query(number_);
+    if (status == UCS_INPROGRESS && is_due(1)) status = resident_->query(number_);
     if (status != UCS_ERR_CANCELED) return status;
     state_.store(State::kWaiting, std::memory_order_relaxed);
     queue_->add(*this);
@@ -82,13 +81,13 @@ ucs_status_t DirectCopy::test() {
     switch (state_.load(std::memory_order_acquire)) {
         case State::kWaiting:
             // For company, or another thread hands it over; a device that fails meanwhile is seen.
-            if (++polls_ % kPollsPerQuery == 0) {
+            if (is_due(1)) {
                 (void)plan_.context->query({plan_.context, plan_.direction, 0});
                 (void)plan_.context->query({plan_.context, Direction::kWithinToo, 0});
             }
             return UCS_INPROGRESS;
         case State::kBegun:
-            status = ask(ticket_);
+            status = ask(ticket_, kPollsPerTest);
             break;
         case State::kResident:
             status = ask_resident();
@@ -134,7 +133,7 @@ ucs_status_t DirectCopy::fill(Window& window) {
 ucs_status_t DirectCopy::test_windows() {
     while (windows_->delivered < plan_.length) {
         Window& window = windows_->windows[windows_->turn];
-        ucs_status_t status = ask(window.ticket);
+        ucs_status_t status = ask(window.ticket, 1);
         if (status == UCS_INPROGRESS) return status;
         if (status == UCS_OK) {
             if (plan_.direction == Direction::kToHost) {
@@ -173,7 +172,8 @@ void DirectCopy::close(StagingPool& staging) {
         *windows_ = {};
     }
     state_.store(State::kWaiting, std::memory_order_relaxed);
-    polls_ = 0;
+    await(nullptr, 0);
+    tests_ = 0;
 }
 
 }  // namespace uct::cuda

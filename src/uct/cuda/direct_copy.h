@@ -16,6 +16,13 @@ namespace uct::cuda {
 class DirectQueue;
 class DirectCopies;
 
+// A mapping that copies under way take: it is taken once, and given back when the last of them has
+// ended.
+struct MappingUse {
+    Mapping* mapping = nullptr;  // null: of no use now
+    unsigned copies = 0;
+};
+
 // One copy out of memory that was described, or into it. The other side is device memory or pinned
 // memory, or else host memory that is copied through a few chunks of staging memory, of which the
 // processor empties or fills one while the device is busy with the others.
@@ -23,7 +30,7 @@ class DirectCopy final : public ucs::AsyncCopy {
   public:
     struct Plan {
         CopyContext* context = nullptr;
-        Mapping* mapping = nullptr;  // one side is in it; null: memory of this process
+        MappingUse* way = nullptr;  // to one side; null: both are memory of this process
         Direction direction = Direction::kWithin;
         std::byte* to = nullptr;
         const std::byte* from = nullptr;
@@ -51,7 +58,8 @@ class DirectCopy final : public ucs::AsyncCopy {
     void close(StagingPool& staging);
 
   private:
-    static constexpr uint32_t kPollsPerQuery = 1024;
+    // Of test(); a poll() that looks at the device's word alone is none.
+    static constexpr uint32_t kTestsPerQuery = 1024;
 
     enum class State : uint8_t { kWaiting, kBegun, kResident, kInWindows, kFailed };
     struct Window {
@@ -66,7 +74,15 @@ class DirectCopy final : public ucs::AsyncCopy {
         size_t begun = 0, delivered = 0;  // bytes, of which the device was told, and that are there
     };
 
-    ucs_status_t ask(const CopyContext::Ticket& ticket);
+    // @param tests  that this one stands for
+    ucs_status_t ask(const CopyContext::Ticket& ticket, uint32_t tests);
+    // Is it time to ask the driver?
+    bool is_due(uint32_t tests) {
+        tests_ += tests;
+        if (tests_ < kTestsPerQuery) return false;
+        tests_ = 0;
+        return true;
+    }
     ucs_status_t ask_resident();
     ucs_status_t test_windows();
     ucs_status_t fill(Window& window);
@@ -74,7 +90,7 @@ class DirectCopy final : public ucs::AsyncCopy {
 
     // What is polled comes first.
     std::atomic<State> state_{State::kWaiting};
-    uint32_t polls_ = 0;
+    uint32_t tests_ = 0;
     CopyContext::Ticket ticket_;
     DirectQueue* queue_ = nullptr;
     Plan plan_;

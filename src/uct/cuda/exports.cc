@@ -36,11 +36,13 @@ void narrow(const Driver& driver, abi::DevicePointer place, CopyEngine::Found& f
 
 }  // namespace
 
-bool Exports::describe(const void* address, size_t length, ucs::MemoryExport& description) {
+bool Exports::describe(const void* address, size_t length, const ucs::MemoryInfo* known,
+                       ucs::MemoryExport& description) {
     // What this thread described last by a handle of the driver's, which stays what it is.
     thread_local ucs::MemoryExport last{};
     const auto place = reinterpret_cast<uintptr_t>(address);
-    const uint64_t buffer = engine_.number_at(address);
+    const uint64_t buffer =
+        known != nullptr && known->allocation != 0 ? known->allocation : engine_.number_at(address);
     if (buffer == 0) return false;
     if (last.buffer != buffer) {
         if (!describe_whole(address, buffer, description)) return false;

@@ -33,8 +33,10 @@ class Exports {
     // memory that were not made to be shared, have no handle, but are described too: the owner
     // itself reaches them. Of an allocation that was described before the driver is asked for its
     // number at most.
+    // @param known  what it was found to be, for the operation that it was handed over for; or null
     // @return false: it does not lie in one allocation as a whole
-    bool describe(const void* address, size_t length, ucs::MemoryExport& description);
+    bool describe(const void* address, size_t length, const ucs::MemoryInfo* known,
+                  ucs::MemoryExport& description);
 
     // If the allocation has been freed, what stands for it is closed.
     void forget(uint64_t buffer);

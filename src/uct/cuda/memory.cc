@@ -16,7 +16,8 @@ CudaMemory::CudaMemory(CopyEngine& engine)
       stops_(engine),
       mappings_(engine.driver(), stops_, Config::get().mappings),
       places_(engine, exports_, mappings_),
-      direct_(engine, staging_, places_, mappings_) {}
+      direct_(engine, staging_, places_, mappings_),
+      is_direct_(Config::get().direct) {}
 
 CudaMemory* CudaMemory::get() {
     static CudaMemory* const memory = []() -> CudaMemory* {
@@ -37,6 +38,7 @@ bool CudaMemory::detect(const void* address, size_t length, ucs::MemoryInfo& inf
     info.length = found.length;
     info.device = found.device;
     info.allocation = found.number;
+    info.held = &engine_.held();
     return true;
 }
 
@@ -45,7 +47,7 @@ uint64_t CudaMemory::types() const {
 }
 
 uint64_t CudaMemory::readable_types() const {
-    return Config::get().direct ? types() : 0;
+    return is_direct_ ? types() : 0;
 }
 
 // A primary context, held from then on: it lives as long as the process, unless the program resets
@@ -116,15 +118,15 @@ ucs_status_t CudaMemory::open_copy(std::span<const ucs::MemoryPiece> pieces,
 
 // A program whose first use of CUDA came after the library's start, and which did nothing since
 // that would have made ready: this one message is slow.
-void CudaMemory::fill_late(const void* address) {
-    if (staging_.is_filled()) return;
+void CudaMemory::fill_late_now(const void* address) {
     const abi::Context context = home();
     CopyContext* const owner = engine_.context_of(engine_.look_up(address));
     fill_staging(context != nullptr || owner == nullptr ? context : owner->handle());
 }
 
-bool CudaMemory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
-    return Config::get().direct && exports_.describe(address, length, description);
+bool CudaMemory::export_memory(const void* address, size_t length, const ucs::MemoryInfo* known,
+                               ucs::MemoryExport& description) {
+    return is_direct_ && exports_.describe(address, length, known, description);
 }
 
 // Nobody knows before the program has started CUDA.
@@ -166,24 +168,24 @@ bool CudaMemory::is_freed(uint64_t buffer, uint64_t base) {
     return true;
 }
 
-ucs_status_t CudaMemory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
+ucs_status_t CudaMemory::fetch(const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
                                ucs::AsyncCopy** copy) {
-    if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
-    fill_late(to);
-    return direct_.fetch(from, to, length, copy);
+    if (!is_direct_ || !is_in_use()) return UCS_ERR_UNSUPPORTED;
+    fill_late(piece.here);
+    return direct_.fetch(piece, known, copy);
 }
 
-ucs_status_t CudaMemory::store(const ucs::MemoryExport& to, const void* from, size_t length,
+ucs_status_t CudaMemory::store(const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
                                ucs::AsyncCopy** copy) {
-    if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
-    fill_late(from);
-    return direct_.store(to, from, length, copy);
+    if (!is_direct_ || !is_in_use()) return UCS_ERR_UNSUPPORTED;
+    fill_late(piece.here);
+    return direct_.store(piece, known, copy);
 }
 
 ucs_status_t CudaMemory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,
                                   size_t* begun, ucs::AsyncCopy** copy) {
     *begun = 0;
-    if (!Config::get().direct || !is_in_use() || pieces.empty()) return UCS_ERR_UNSUPPORTED;
+    if (!is_direct_ || !is_in_use() || pieces.empty()) return UCS_ERR_UNSUPPORTED;
     fill_late(pieces.front().here);
     return direct_.transfer(pieces, is_store, begun, copy);
 }
@@ -194,7 +196,7 @@ ucs_status_t CudaMemory::insert_stop(void* stream, bool may_be_captured, ucs::St
 }
 
 ucs_status_t CudaMemory::open_for_kernels(ucs::KernelMemory** memory) {
-    if (!Config::get().direct) return UCS_ERR_UNSUPPORTED;
+    if (!is_direct_) return UCS_ERR_UNSUPPORTED;
     CopyEngine::Found home;
     if (!is_in_use() || !engine_.driver().get_current(&home.context, &home.device))
         return UCS_ERR_NO_DEVICE;

@@ -28,12 +28,13 @@ class CudaMemory final : public ucs::MemoryDetector {
     ucs_status_t copy(void* to, const void* from, size_t length) override;
     ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces, const ucs::MemoryInfo* known,
                            ucs::StagedCopy** copy) override;
-    bool export_memory(const void* address, size_t length, ucs::MemoryExport& description) override;
+    bool export_memory(const void* address, size_t length, const ucs::MemoryInfo* known,
+                       ucs::MemoryExport& description) override;
     bool has_dma_bufs() const override;
     ucs_status_t export_dma_buf(const void* address, size_t length, ucs::DmaBuf* buffer) override;
-    ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
+    ucs_status_t fetch(const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
                        ucs::AsyncCopy** copy) override;
-    ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
+    ucs_status_t store(const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
                        ucs::AsyncCopy** copy) override;
     ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
                           ucs::AsyncCopy** copy) override;
@@ -55,7 +56,11 @@ class CudaMemory final : public ucs::MemoryDetector {
     explicit CudaMemory(CopyEngine& engine);
     abi::Context home();
     void fill_staging(abi::Context context);
-    void fill_late(const void* address);
+    void fill_late(const void* address) {
+        if (!staging_.is_filled()) [[unlikely]]
+            fill_late_now(address);
+    }
+    void fill_late_now(const void* address);
     ucs_status_t copy_within(const CopyEngine::Found& owner, void* to, const void* from,
                              size_t length);
 
@@ -68,6 +73,7 @@ class CudaMemory final : public ucs::MemoryDetector {
     Mappings mappings_;
     Places places_;
     DirectCopies direct_;
+    const bool is_direct_;  // UCX_CUDA_DIRECT
 };
 
 }  // namespace uct::cuda

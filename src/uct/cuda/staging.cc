@@ -83,20 +83,20 @@ void StagingPool::put_transfer(StagedTransfer* transfer) {
 void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> pieces,
                           const ucs::MemoryInfo* known) {
     engine_ = &engine;
-    memory = {};
     is_held_ = false;
-    pieces_ = pieces;
+    is_used_ = false;
     if (pieces.size() == 1) {
         only_ = pieces.front();
         pieces_ = {&only_, 1};
-        if (known != nullptr) {
-            memory = *known;
-            is_held_ = engine.held().hold(known->allocation);
-        }
+        total_ = only_.length;
+        memory = known == nullptr ? ucs::MemoryInfo{} : *known;
+        if (known != nullptr) is_held_ = engine.held().hold(known->allocation);
+        return;
     }
+    memory = {};
+    pieces_ = pieces;
     total_ = 0;
     for (const ucs::MemoryPiece& piece : pieces_) total_ += piece.length;
-    is_used_ = false;
 }
 
 void StagedTransfer::use() {

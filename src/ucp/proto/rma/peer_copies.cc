@@ -56,8 +56,9 @@ ucs_status_t PeerCopies::begin(Copy& copy) {
             : nullptr;
     // let_go() tells apart what goes by names.
     if (device == nullptr || access.region == 0) return UCS_ERR_UNSUPPORTED;
-    return is_put ? device->fetch(there, here, copy.access.length, &copy.copy)
-                  : device->store(there, here, copy.access.length, &copy.copy);
+    const ucs::DevicePiece piece{&there, 0, here, copy.access.length};
+    return is_put ? device->fetch(piece, nullptr, &copy.copy)
+                  : device->store(piece, nullptr, &copy.copy);
 }
 
 void PeerCopies::answer(const Ended& ended) {
@@ -104,7 +105,7 @@ unsigned PeerCopies::run_deferred() {
         const DomainLock lock(domains_);
         for (Copy& copy : copies_) {
             if (copy.copy == nullptr) continue;
-            copy.status = copy.copy->test();
+            copy.status = copy.copy->poll();
             if (copy.status != UCS_INPROGRESS) copy.copy = nullptr;
         }
         for (Copy& copy : copies_) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ucp/dt/buffer.h"
+#include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/emulation.h"
 
 namespace ucp {
@@ -90,8 +91,8 @@ inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uin
 bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                  const RemoteMemory& remote) {
     if (!endpoint.one_sided_ready()) return false;
-    return !endpoint.is_watched() ? put_short(endpoint, buffer, length, address, remote)
-                                  : put_watched(endpoint, buffer, length, address, remote);
+    if (!endpoint.is_watched()) return put_short(endpoint, buffer, length, address, remote);
+    return remote.has_keys() && put_watched(endpoint, buffer, length, address, remote);
 }
 
 // The same of a get: this processor copies what is short while the call lasts.
@@ -117,12 +118,12 @@ bool get_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t addre
 // Lets what was learned choose the way of a put or get of host memory, if it has the choice.
 // @return whether it is the last one of a window that is timed: end_window() is to follow
 [[gnu::noinline]] bool choose_route(Endpoint& endpoint, RmaOperation& rma) {
+    if (rma.remote->exported() != nullptr) return false;
     const select::Operation operation = traits_of(rma.direction).operation;
     const Lane lane = endpoint.one_sided_lane();
     const LearnedLane* const learned = endpoint.learned(lane, operation);
     if (learned == nullptr || learned->ways_of(select::Load::kAlone, rma.length) == nullptr ||
-        endpoint.may_be_on_device(rma.buffer) || rma.remote->exported() != nullptr ||
-        rma.remote->mapped(lane.domains) != nullptr ||
+        endpoint.may_be_on_device(rma.buffer) || rma.remote->mapped(lane.domains) != nullptr ||
         rma.remote->find(lane.domains) == uct::kInvalidRemoteKey)
         return false;
     const auto buffer = rma.user_memory != nullptr ? select::BufferClass::kRegistered
@@ -262,8 +263,8 @@ ucs_status_t post_rma(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-select::BufferClass device_class(const RmaOperation& rma, const Lane& lane) {
-    return rma.user_memory != nullptr && rma.user_memory->registered(lane.domains.local) != nullptr
+select::BufferClass device_class(const Memory* user_memory, const Lane& lane) {
+    return user_memory != nullptr && user_memory->registered(lane.domains.local) != nullptr
                ? select::BufferClass::kKnown
                : select::BufferClass::kDevice;
 }
@@ -276,7 +277,7 @@ ucs_status_t post_by_adapter(Request& request, const Lane& lane) {
     const DirectionTraits& traits = traits_of(rma.direction);
     const uct::RemoteKey key = rma.remote->find(lane.domains);
     const Protocol protocol =
-        protocol_of(request, lane, device_class(rma, lane), select::RemoteClass::kHost);
+        protocol_of(request, lane, device_class(rma.user_memory, lane), select::RemoteClass::kHost);
     uct::MemoryHandle* const handle = key == uct::kInvalidRemoteKey ||
                                               protocol == Protocol::kByMessages ||
                                               (lane.attributes.capabilities & traits.zero_copy) == 0
@@ -312,11 +313,13 @@ const ucs::MemoryExport& use_exported(Endpoint& endpoint, const RemoteMemory& re
 ucs_status_t post_direct(Request& request, const Lane&) {
     RmaOperation& rma = request.part<RmaOperation>();
     DirectPath& direct = rma.owner->direct;
-    ucs::MemoryExport there = use_exported(*request.endpoint, *rma.remote);
-    there.offset += rma.address - rma.remote->header().address;
-    const bool is_begun = rma.direction == Direction::kPut
-                              ? direct.store(request, there, rma.buffer, rma.length)
-                              : direct.fetch(request, there, rma.buffer, rma.length);
+    const ucs::MemoryExport& there = use_exported(*request.endpoint, *rma.remote);
+    const ucs::DevicePiece piece{&there, rma.address - rma.remote->header().address, rma.buffer,
+                                 rma.length};
+    const ucs::MemoryInfo* const known =
+        rma.device_copy == nullptr ? nullptr : &rma.device_copy->memory;
+    const bool is_begun = rma.direction == Direction::kPut ? direct.store(request, piece, known)
+                                                           : direct.fetch(request, piece, known);
     if (!is_begun) {
         // What nobody else can open its owner's devices reach.
         const bool is_asked = there.has_handle == 0 && rma.device_copy != nullptr &&
@@ -350,7 +353,7 @@ ucs_status_t refuse(Request&, const Lane&) {
                         : rma.remote->header().memory_type != UCS_MEMORY_TYPE_HOST
                             ? select::RemoteClass::kDevice
                             : select::RemoteClass::kHost;
-    const auto buffer = rma.device_copy != nullptr   ? device_class(rma, lane)
+    const auto buffer = rma.device_copy != nullptr   ? device_class(rma.user_memory, lane)
                         : rma.user_memory != nullptr ? select::BufferClass::kRegistered
                                                      : select::BufferClass::kContiguous;
     const select::Protocol protocol = protocol_of(request, lane, buffer, remote);
@@ -366,7 +369,78 @@ ucs_status_t refuse(Request&, const Lane&) {
     }
 }
 
+// The part of an operation between memory of a device here and described memory, of which a device
+// does all, and which has begun in its call.
+struct DirectOperation {
+    ucs::HeldAllocations* held;  // has the buffer's allocation; null: had no place for it
+    uint64_t allocation;
+    uint32_t number;
+};
+
+void finish_direct(Request& request) {
+    const DirectOperation& operation = request.part<DirectOperation>();
+    if (operation.held != nullptr) operation.held->release(operation.allocation);
+    request.endpoint->remote_operation_finished(operation.number);
+}
+
 }  // namespace
+
+// What most windows of puts and gets between devices are made of: nothing waits before it, the
+// buffer lies in one allocation, and the way to the described memory has been used before.
+bool OneSided::begin_direct(Request& request, Endpoint& endpoint, const RmaArguments& rma) {
+    const RemoteMemory& remote = rma.remote;
+    if (rma.length == 0 || !endpoint.one_sided_ready() || !remote.is_exported_used() ||
+        !remote.covers(rma.address, rma.length))
+        return false;
+    const Lane lane = endpoint.one_sided_lane();
+    if (remote.find(lane.domains) != uct::kInvalidRemoteKey ||
+        endpoint.protocols(lane).find(
+            traits_of(rma.direction).operation, device_class(rma.user_memory, lane),
+            select::RemoteClass::kDescribed, rma.length) != select::Protocol::kDirect)
+        return false;
+    const ucs::MemoryInfo* const held_memory = ucs::MemoryGate::find_held(rma.buffer);
+    const ucs::MemoryInfo found =
+        held_memory != nullptr ? ucs::MemoryInfo{} : memory_at(rma.buffer, rma.length);
+    const ucs::MemoryInfo* const memory = held_memory != nullptr ? held_memory : &found;
+    const bool is_declared =
+        rma.declared == UCS_MEMORY_TYPE_UNKNOWN || rma.declared == memory->type;
+    if (memory->held == nullptr || memory->allocation == 0 || !is_declared) return false;
+    ucs::HeldAllocations& held = *memory->held;
+    const uint64_t allocation = memory->allocation;
+    const ucs::DevicePiece piece{remote.exported(), rma.address - remote.header().address,
+                                 rma.buffer, rma.length};
+    const bool is_begun = rma.direction == Direction::kPut ? direct.store(request, piece, memory)
+                                                           : direct.fetch(request, piece, memory);
+    if (!is_begun) return false;
+    request.emplace<DirectOperation>(held.hold(allocation) ? &held : nullptr, allocation,
+                                     endpoint.remote_operation_started());
+    request.endpoint = &endpoint;
+    request.order = Request::Order::kOneSided;
+    request.protocol = traits_of(rma.direction).name;
+    request.length = rma.length;
+    request.memory_type = memory->type;
+    request.cleanup = finish_direct;
+    endpoint.note_one_sided(lane);
+    endpoint.count_send(rma.length);
+    return true;
+}
+
+ucs_status_ptr_t OneSided::start_direct(Endpoint& endpoint, const RmaArguments& rma,
+                                        const OpParams& params) {
+    Request* const request = requests.begin(params, Request::CallbackKind::kSend);
+    if (request == nullptr) return nullptr;
+    if (begin_direct(*request, endpoint, rma)) return requests.end_call(*request, params);
+    requests.recycle(*request);
+    return nullptr;
+}
+
+bool OneSided::start_direct(Endpoint& endpoint, const RmaArguments& rma) {
+    Request* const request = requests.allocate();
+    if (request == nullptr) return false;
+    if (begin_direct(*request, endpoint, rma)) return true;
+    requests.recycle(*request);
+    return false;
+}
 
 const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& remote) {
     const ucs::MemoryExport* const exported = remote.exported();
@@ -456,8 +530,17 @@ ucs_status_ptr_t OneSided::transfer(Endpoint& endpoint, void* buffer, size_t len
     if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE) &&
         is_done_at_once<kDirection>(endpoint, buffer, length, address, remote))
         return UCS_STATUS_PTR(endpoint.status());
-    RmaOperation rma{this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote};
-    rma.user_memory = reinterpret_cast<Memory*>(params.memory());
+    auto* const bytes = static_cast<std::byte*>(buffer);
+    auto* const user_memory = reinterpret_cast<Memory*>(params.memory());
+    if (remote.exported() != nullptr) [[unlikely]] {
+        const ucs_status_ptr_t begun = start_direct(
+            endpoint,
+            {kDirection, bytes, length, address, remote, user_memory, params.memory_type()},
+            params);
+        if (begun != nullptr) return begun;
+    }
+    RmaOperation rma{this, kDirection, bytes, length, address, &remote};
+    rma.user_memory = user_memory;
     const bool ends_window = length >= select::kLeastOneSided &&
                              !params.has(UCP_OP_ATTR_FIELD_MEMORY_TYPE) &&
                              choose_route(endpoint, rma);
@@ -471,7 +554,12 @@ ucs_status_t OneSided::transfer_implicit(Endpoint& endpoint, void* buffer, size_
                                          uint64_t address, const RemoteMemory& remote) {
     if (is_done_at_once<kDirection>(endpoint, buffer, length, address, remote))
         return endpoint.status();
-    RmaOperation rma{this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote};
+    auto* const bytes = static_cast<std::byte*>(buffer);
+    if (remote.exported() != nullptr &&
+        start_direct(endpoint, {kDirection, bytes, length, address, remote, nullptr,
+                                UCS_MEMORY_TYPE_UNKNOWN})) [[unlikely]]
+        return UCS_INPROGRESS;
+    RmaOperation rma{this, kDirection, bytes, length, address, &remote};
     const bool ends_window = length >= select::kLeastOneSided && choose_route(endpoint, rma);
     const ucs_status_t result = start_implicit(endpoint, rma);
     if (ends_window) end_window(endpoint, *rma.times);

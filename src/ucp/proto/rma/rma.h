@@ -41,6 +41,17 @@ inline ucs_status_t one_sided_length(const OpParams& params, const void* buffer,
     return buffer != nullptr || *length == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
 }
 
+// What a put or get is asked for with.
+struct RmaArguments {
+    bulk::Direction direction;
+    std::byte* buffer;
+    size_t length;
+    uint64_t address;
+    const RemoteMemory& remote;
+    const Memory* user_memory;
+    ucs_memory_type_t declared;
+};
+
 // The part of a put or get.
 struct RmaOperation {
     OneSided* owner;
@@ -187,6 +198,12 @@ class OneSided {
     ucs_status_ptr_t start(Endpoint& endpoint, const RmaOperation& operation,
                            const OpParams& params);
     ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation);
+    // The short way of an operation that a device of this process does, which begins now.
+    // @return null or false: not that way, and nothing has happened
+    ucs_status_ptr_t start_direct(Endpoint& endpoint, const RmaArguments& rma,
+                                  const OpParams& params);
+    bool start_direct(Endpoint& endpoint, const RmaArguments& rma);
+    bool begin_direct(Request& request, Endpoint& endpoint, const RmaArguments& rma);
 
     PeerCopies peer_copies_;
     uint32_t operations_ = 0;

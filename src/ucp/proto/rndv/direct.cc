@@ -18,6 +18,13 @@ ucs::MemoryDetector* device_of(uint32_t type) {
                : nullptr;
 }
 
+// Whose memory is described, and whose that is which is copied from it or to it.
+ucs::MemoryDetector* device_of(const ucs::MemoryExport& described, const ucs::MemoryInfo* known) {
+    const bool is_its = known != nullptr && known->owner != nullptr &&
+                        known->type == static_cast<ucs_memory_type_t>(described.type);
+    return is_its ? known->owner : device_of(described.type);
+}
+
 }  // namespace
 
 DirectPath::Peer& DirectPath::Described::peer(uint64_t uuid) {
@@ -25,8 +32,18 @@ DirectPath::Peer& DirectPath::Described::peer(uint64_t uuid) {
     return known != peers.end() ? *known : peers.emplace_back(Peer{uuid});
 }
 
+DirectPath::Described* DirectPath::find(uint64_t allocation) {
+    if (last_described_ == nullptr || last_described_->first != allocation) {
+        const auto described = described_.find(allocation);
+        if (described == described_.end()) return nullptr;
+        last_described_ = &*described;
+    }
+    return &last_described_->second;
+}
+
 DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
-    Described& described = described_[description.buffer];
+    Described* const known = find(description.buffer);
+    Described& described = known != nullptr ? *known : described_[description.buffer];
     described.type = description.type;
     described.has_handle = description.has_handle != 0;
     described.process = description.process;
@@ -35,24 +52,30 @@ DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
 }
 
 bool DirectPath::is_mapped(Endpoint& endpoint, const Buffer& buffer) {
-    const std::span<std::byte> bytes = buffer.device_bytes();
-    ucs::MemoryExport description;
-    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), description)) return false;
-    Peer& peer = note(description).peer(endpoint.remote_uuid());
+    const ucs::MemoryInfo* const known = buffer.found();
+    Described* described = known == nullptr ? nullptr : find(known->allocation);
+    if (described == nullptr) {
+        const std::span<std::byte> bytes = buffer.device_bytes();
+        ucs::MemoryExport description;
+        if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), known, description))
+            return false;
+        described = &note(description);
+    }
+    Peer& peer = described->peer(endpoint.remote_uuid());
     return peer.is_direct || std::has_single_bit(++peer.short_messages);
 }
 
 bool DirectPath::describe(Endpoint& endpoint, std::span<const std::byte> bytes,
-                          ucs::MemoryExport* description) {
-    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), *description))
+                          const ucs::MemoryInfo* known, ucs::MemoryExport* description) {
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), known, *description))
         return false;
     (void)note(*description).peer(endpoint.remote_uuid());
     return true;
 }
 
 bool DirectPath::describe_in_request(Endpoint& endpoint, std::span<const std::byte> bytes,
-                                     ucs::MemoryExport* description) {
-    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), *description) ||
+                                     const ucs::MemoryInfo* known, ucs::MemoryExport* description) {
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), known, *description) ||
         description->has_handle == 0)
         return false;
     Peer& peer = note(*description).peer(endpoint.remote_uuid());
@@ -60,21 +83,22 @@ bool DirectPath::describe_in_request(Endpoint& endpoint, std::span<const std::by
 }
 
 void DirectPath::request_answered(uint64_t allocation, uint64_t peer, bool is_refused) {
-    const auto described = described_.find(allocation);
-    if (described == described_.end()) return;
-    Peer& known = described->second.peer(peer);
+    Described* const described = find(allocation);
+    if (described == nullptr) return;
+    Peer& known = described->peer(peer);
     if (!is_refused || !known.is_refused) known.requests = 0;
     known.is_refused = is_refused;
 }
 
 void DirectPath::answered(uint64_t allocation, uint64_t peer, bool is_direct) {
-    const auto described = described_.find(allocation);
-    if (described != described_.end()) described->second.peer(peer).is_direct = is_direct;
+    Described* const described = find(allocation);
+    if (described != nullptr) described->peer(peer).is_direct = is_direct;
 }
 
 void DirectPath::tell_freed(ucs::Time now) {
     if (now < next_look_) return;
     next_look_ = ucs::deadline(now, kInterval);
+    last_described_ = nullptr;
     std::erase_if(described_, [this](const auto& entry) {
         const auto& [buffer, described] = entry;
         ucs::MemoryDetector* const device = device_of(described.type);
@@ -92,25 +116,34 @@ void DirectPath::tell_freed(ucs::Time now) {
     });
 }
 
-bool DirectPath::add(Request& request, ucs::AsyncCopy* copy) {
+// For one more copy, which nothing may keep from being looked at once it has begun.
+void DirectPath::make_room() {
+    if (copies_.size() == copies_.capacity()) copies_.reserve(2 * copies_.size() + 8);
+}
+
+void DirectPath::add(Request& request, ucs::AsyncCopy* copy) {
     copies_.push_back({&request, copy});
     requests_.run_soon();
+}
+
+bool DirectPath::fetch(Request& request, const ucs::DevicePiece& piece,
+                       const ucs::MemoryInfo* known) {
+    ucs::MemoryDetector* const device = device_of(*piece.there, known);
+    ucs::AsyncCopy* copy = nullptr;
+    make_room();
+    if (device == nullptr || device->fetch(piece, known, &copy) != UCS_OK) return false;
+    add(request, copy);
     return true;
 }
 
-bool DirectPath::fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length) {
-    ucs::MemoryDetector* const device = device_of(from.type);
+bool DirectPath::store(Request& request, const ucs::DevicePiece& piece,
+                       const ucs::MemoryInfo* known) {
+    ucs::MemoryDetector* const device = device_of(*piece.there, known);
     ucs::AsyncCopy* copy = nullptr;
-    return device != nullptr && device->fetch(from, to, length, &copy) == UCS_OK &&
-           add(request, copy);
-}
-
-bool DirectPath::store(Request& request, const ucs::MemoryExport& to, const void* from,
-                       size_t length) {
-    ucs::MemoryDetector* const device = device_of(to.type);
-    ucs::AsyncCopy* copy = nullptr;
-    return device != nullptr && device->store(to, from, length, &copy) == UCS_OK &&
-           add(request, copy);
+    make_room();
+    if (device == nullptr || device->store(piece, known, &copy) != UCS_OK) return false;
+    add(request, copy);
+    return true;
 }
 
 size_t DirectPath::transfer(Request& request, std::span<const ucs::DevicePiece> pieces,
@@ -118,8 +151,9 @@ size_t DirectPath::transfer(Request& request, std::span<const ucs::DevicePiece> 
     ucs::MemoryDetector* const device = device_of(pieces.front().there->type);
     ucs::AsyncCopy* copy = nullptr;
     size_t begun = 0;
+    make_room();
     if (device != nullptr && device->transfer(pieces, is_store, &begun, &copy) == UCS_OK)
-        (void)add(request, copy);
+        add(request, copy);
     return begun;
 }
 
@@ -127,6 +161,17 @@ void DirectPath::tell_in_use(Endpoint& endpoint, const ucs::MemoryExport& descri
     const MemoryNews news{endpoint.local_uuid(), description.type, description.process,
                           description.buffer,    description.base, MemoryNews::kInUse};
     endpoint.send_control_greeted(AmId::kMemoryNews, std::as_bytes(std::span(&news, 1)));
+}
+
+void DirectPath::abort(const Endpoint& endpoint, ucs_status_t status) {
+    for (;;) {
+        const auto copy = std::ranges::find(copies_, &endpoint,
+                                            [](const Copy& one) { return one.request->endpoint; });
+        if (copy == copies_.end()) return;
+        Request& request = *copy->request;
+        wait_for(request);
+        request.complete(status);
+    }
 }
 
 void DirectPath::wait_for(Request& request) {

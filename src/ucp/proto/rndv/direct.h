@@ -54,13 +54,14 @@ class DirectPath {
     bool is_mapped(Endpoint& endpoint, const Buffer& buffer);
     // Describe device memory for the peer, who is told when it has been freed.
     // @return false: it cannot be described
+    // @param known  what the memory was found to be, by the operation; or null
     bool describe(Endpoint& endpoint, std::span<const std::byte> bytes,
-                  ucs::MemoryExport* description);
+                  const ucs::MemoryInfo* known, ucs::MemoryExport* description);
     // Describe device memory in a request that the peer's devices copy from it or to it.
     // @return false: it cannot be described, or the peer does not reach it, as far as it is known:
     //         the peer is asked again at the first, second, fourth and so on time
     bool describe_in_request(Endpoint& endpoint, std::span<const std::byte> bytes,
-                             ucs::MemoryExport* description);
+                             const ucs::MemoryInfo* known, ucs::MemoryExport* description);
     // What the peer said to that. @param is_refused  it cannot, now or later
     void request_answered(uint64_t allocation, uint64_t peer, bool is_refused);
     // The peer has read the described allocation by itself, or asked for the data.
@@ -74,9 +75,10 @@ class DirectPath {
     // --- who copies ---
 
     // Begin to copy described bytes to a request's buffer. @return false: there is no way now
-    bool fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length);
+    // @param known  what the buffer was found to be; or null
+    bool fetch(Request& request, const ucs::DevicePiece& piece, const ucs::MemoryInfo* known);
     // The same from a request's buffer into described memory.
-    bool store(Request& request, const ucs::MemoryExport& to, const void* from, size_t length);
+    bool store(Request& request, const ucs::DevicePiece& piece, const ucs::MemoryInfo* known);
     // Where a list for transfer() may be made; the next call's takes its place.
     std::span<ucs::DevicePiece> room_for(size_t pieces) {
         if (pieces_.size() < pieces) pieces_.resize(pieces);
@@ -87,17 +89,24 @@ class DirectPath {
     size_t transfer(Request& request, std::span<const ucs::DevicePiece> pieces, bool is_store);
     // Memory that a remote key describes is used: its owner is to say when it is freed.
     static void tell_in_use(Endpoint& endpoint, const ucs::MemoryExport& description);
+    // The endpoint has failed: ends its requests that copies are under way for, when the devices
+    // have done with them. Those with names have ended.
+    void abort(const Endpoint& endpoint, ucs_status_t status);
     // If the request has a copy under way: waits for its end. Nobody hears of it.
     void wait_for(Request& request);
     // Gives the requests whose copies have ended to `ended(Request&, ucs_status_t)`.
     template <typename Ended>
     unsigned run_deferred(Ended ended) {
-        std::erase_if(copies_, [&](const Copy& copy) {
-            const ucs_status_t status = copy.copy->test();
-            if (status == UCS_INPROGRESS) return false;
-            ended_.emplace_back(copy.request, status);
-            return true;
-        });
+        auto left = copies_.begin();
+        for (const Copy& copy : copies_) {
+            const ucs_status_t status = copy.copy->poll();
+            if (status == UCS_INPROGRESS) {
+                *left++ = copy;
+            } else {
+                ended_.emplace_back(copy.request, status);
+            }
+        }
+        copies_.erase(left, copies_.end());
         if (!copies_.empty()) requests_.run_soon();
         // What ends may begin others, or look at them.
         std::vector<std::pair<Request*, ucs_status_t>> now;
@@ -139,13 +148,16 @@ class DirectPath {
         ucs::AsyncCopy* copy;
     };
 
-    bool add(Request& request, ucs::AsyncCopy* copy);
+    void make_room();
+    void add(Request& request, ucs::AsyncCopy* copy);
+    Described* find(uint64_t allocation);
     Described& note(const ucs::MemoryExport& description);
     void tell_freed(ucs::Time now);
 
     RequestPool& requests_;
     EndpointTable& endpoints_;
-    std::unordered_map<uint64_t, Described> described_;  // by the allocation's number
+    std::unordered_map<uint64_t, Described> described_;               // by the allocation's number
+    std::pair<const uint64_t, Described>* last_described_ = nullptr;  // that find() has found
     ucs::Time next_look_{};
     std::vector<Copy> copies_;
     std::vector<ucs::DevicePiece> pieces_;

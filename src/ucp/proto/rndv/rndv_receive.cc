@@ -267,7 +267,8 @@ bool describe_target(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     if (bytes.empty() || rndv.scheme == RndvScheme::kAm) return false;
     const LaneUse& use = endpoint.configuration().use(LaneRole::kMessages, UCS_MEMORY_TYPE_CUDA);
     return use.service == Service::kByDevices &&
-           rndv.direct.describe(endpoint, bytes.first(receive.wanted), exported) &&
+           rndv.direct.describe(endpoint, bytes.first(receive.wanted), receive.buffer.found(),
+                                exported) &&
            exported->has_handle != 0;
 }
 
@@ -286,7 +287,8 @@ ucs_status_t on_memory_news(void* arg, void* data, size_t length, uct::ReceiveDe
 unsigned Rendezvous::run_deferred() {
     if (!direct.has_copies()) return 0;
     return direct.run_deferred([this](Request& request, ucs_status_t status) {
-        if (!is_receive(request)) return requests.answered(request, status);
+        if (request.wire_id != 0) return requests.answered(request, status);
+        if (!is_receive(request)) return request.complete(status);
         const TagReceive& receive = request.part<TagReceive>();
         tell_sender(*this, receive.sender, receive.sender_request, status);
         request.complete(status);
@@ -327,7 +329,8 @@ void Rendezvous::receive(Request& request, const Announcement& announcement) {
         return request.complete(UCS_OK);
     }
     if (announcement.has_export && scheme != RndvScheme::kAm && whole_buffer(receive) != nullptr &&
-        direct.fetch(request, announcement.exported, whole_buffer(receive), receive.wanted))
+        direct.fetch(request, {&announcement.exported, 0, whole_buffer(receive), receive.wanted},
+                     receive.buffer.found()))
         return;
     const Lane lane = endpoint->one_sided_lane();
     const bool may_offer = is_reached(*this, receive, lane);

@@ -110,14 +110,15 @@ size_t pack_rts(void* destination, void* arg) {
         rts.key_length = static_cast<uint32_t>(key_length);
         rts.address = reinterpret_cast<uintptr_t>(send.buffer.data());
     }
-    ucs::MemoryExport description;
-    if (send.is_direct &&
-        sizeof(rts) + sizeof(description) + send.header.length <= lane.attributes.am.max_bcopy &&
-        send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(), &description)) {
-        std::memcpy(out, &description, sizeof(description));
-        out += sizeof(description);
-        rts.export_length = sizeof(description);
-        send.described = description.buffer;
+    if (send.is_direct && sizeof(rts) + sizeof(ucs::MemoryExport) + send.header.length <=
+                              lane.attributes.am.max_bcopy) {
+        auto* const description = new (out) ucs::MemoryExport;
+        if (send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(),
+                                       send.buffer.found(), description)) {
+            out += sizeof(*description);
+            rts.export_length = sizeof(*description);
+            send.described = description->buffer;
+        }
     }
     if (send.header.length != 0) std::memcpy(out, send.header.data, send.header.length);
     std::memcpy(destination, &rts, sizeof(rts));
@@ -297,7 +298,9 @@ bool start_store(Rendezvous& rndv, Request& request, const ucs::MemoryExport& to
     if (!send.buffer.is_contiguous() && on_device.empty()) return false;
     auto* const from =
         on_device.empty() ? static_cast<std::byte*>(send.buffer.data()) : on_device.data();
-    if (!rndv.direct.store(request, to, from + send.offset, send.end - send.offset)) return false;
+    if (!rndv.direct.store(request, {&to, 0, from + send.offset, send.end - send.offset},
+                           send.buffer.found()))
+        return false;
     send.is_storing = true;
     request.abort = abort_store;
     return true;

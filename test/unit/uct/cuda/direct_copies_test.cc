@@ -25,16 +25,16 @@ class CudaDirect : public ::testing::Test {
     }
     void fetch(Buffer& from, size_t offset, std::byte* to, size_t length) {
         ucs::MemoryExport description{};
-        ASSERT_TRUE(memory.export_memory(from.data() + offset, length, description));
+        ASSERT_TRUE(memory.export_memory(from.data() + offset, length, nullptr, description));
         ucs::AsyncCopy* copy = nullptr;
-        ASSERT_EQ(memory.fetch(description, to, length, &copy), UCS_OK);
+        ASSERT_EQ(memory.fetch({&description, 0, to, length}, nullptr, &copy), UCS_OK);
         wait(*copy);
     }
-    void store(Buffer& to, size_t offset, const std::byte* from, size_t length) {
+    void store(Buffer& to, size_t offset, std::byte* from, size_t length) {
         ucs::MemoryExport description{};
-        ASSERT_TRUE(memory.export_memory(to.data() + offset, length, description));
+        ASSERT_TRUE(memory.export_memory(to.data() + offset, length, nullptr, description));
         ucs::AsyncCopy* copy = nullptr;
-        ASSERT_EQ(memory.store(description, from, length, &copy), UCS_OK);
+        ASSERT_EQ(memory.store({&description, 0, from, length}, nullptr, &copy), UCS_OK);
         wait(*copy);
     }
 

@@ -211,7 +211,8 @@ TEST(CudaExports, AreMadeWhateverContextIsCurrent) {
         const Buffer buffer(one.kind, kLength);
         std::thread([&] {
             ucs::MemoryExport description{};
-            ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data() + 10, 100, description));
+            ASSERT_TRUE(
+                CudaMemory::get()->export_memory(buffer.data() + 10, 100, nullptr, description));
             EXPECT_EQ(description.has_handle, static_cast<uint16_t>(one.handle));
             EXPECT_EQ(description.base + description.offset,
                       reinterpret_cast<uintptr_t>(buffer.data() + 10));
@@ -225,7 +226,7 @@ TEST(CudaExports, AFreedAllocationIsKnownToBe) {
     ucs::MemoryExport description{};
     {
         const Buffer buffer(Kind::kDevice, kLength);
-        ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data(), kLength, description));
+        ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data(), kLength, nullptr, description));
         EXPECT_FALSE(CudaMemory::get()->is_freed(description.buffer, description.base));
     }
     const Buffer other(Kind::kDevice, kLength);
@@ -237,10 +238,11 @@ TEST(CudaExports, DescriptionsThatAreNotSoundAreRefused) {
     const Buffer buffer(Kind::kDevice, kLength);
     Buffer target(Kind::kDevice, 2 * kLength);
     ucs::MemoryExport sound{};
-    ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data(), kLength, sound));
+    ASSERT_TRUE(CudaMemory::get()->export_memory(buffer.data(), kLength, nullptr, sound));
     const auto fetch = [&](const ucs::MemoryExport& from, size_t length) {
         ucs::AsyncCopy* copy = nullptr;
-        const ucs_status_t status = CudaMemory::get()->fetch(from, target.data(), length, &copy);
+        const ucs_status_t status =
+            CudaMemory::get()->fetch({&from, 0, target.data(), length}, nullptr, &copy);
         while (status == UCS_OK && copy->test() == UCS_INPROGRESS) {
         }
         return status;

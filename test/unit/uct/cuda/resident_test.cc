@@ -160,10 +160,11 @@ TEST_F(CudaResident, TakesLessTimeThanTheCopyEngine) {
         });
         const double alone = time_of([&] { copy(target.data(), source.data(), length); });
         ucs::MemoryExport description{};
-        ASSERT_TRUE(memory.export_memory(source.data(), length, description));
+        ASSERT_TRUE(memory.export_memory(source.data(), length, nullptr, description));
         const double all = time_of([&] {
             ucs::AsyncCopy* copy = nullptr;
-            ASSERT_EQ(memory.fetch(description, target.data(), length, &copy), UCS_OK);
+            ASSERT_EQ(memory.fetch({&description, 0, target.data(), length}, nullptr, &copy),
+                      UCS_OK);
             while (copy->test() == UCS_INPROGRESS) {
             }
         });

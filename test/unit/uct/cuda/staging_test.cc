@@ -43,7 +43,7 @@ TEST_F(StagingTest, HoldsTheAllocationAsLongAsTheCopyIsOpen) {
     const Buffer device(Kind::kDevice, 1000);
     ucs::MemoryInfo info;
     ASSERT_TRUE(memory.detect(device.data(), device.length(), info));
-    HeldAllocations& held = memory.engine().held();
+    ucs::HeldAllocations& held = memory.engine().held();
     const ucs::MemoryPiece piece{device.data(), device.length()};
     for (const bool is_abandoned : {false, true}) {
         EXPECT_FALSE(held.is_held(info.allocation));

@@ -46,7 +46,7 @@ class Device final : public ucs::MemoryDetector {
         *copy = new Staged(*this, static_cast<std::byte*>(pieces.front().address));
         return UCS_OK;
     }
-    bool export_memory(const void* address, size_t length,
+    bool export_memory(const void* address, size_t length, const ucs::MemoryInfo*,
                        ucs::MemoryExport& description) override {
         if (!holds(address, length)) return false;
         description = {};
@@ -59,13 +59,13 @@ class Device final : public ucs::MemoryDetector {
             static_cast<uint64_t>(static_cast<const std::byte*>(address) - memory.data());
         return true;
     }
-    ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
+    ucs_status_t fetch(const ucs::DevicePiece& piece, const ucs::MemoryInfo*,
                        ucs::AsyncCopy** copy) override {
-        return begin(static_cast<std::byte*>(to), memory.data() + from.offset, length, copy);
+        return begin(static_cast<std::byte*>(piece.here), described(piece), piece.length, copy);
     }
-    ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
+    ucs_status_t store(const ucs::DevicePiece& piece, const ucs::MemoryInfo*,
                        ucs::AsyncCopy** copy) override {
-        return begin(memory.data() + to.offset, static_cast<const std::byte*>(from), length, copy);
+        return begin(described(piece), static_cast<std::byte*>(piece.here), piece.length, copy);
     }
 
     std::vector<std::byte> memory = std::vector<std::byte>(1 << 20);
@@ -123,6 +123,9 @@ class Device final : public ucs::MemoryDetector {
         std::byte* const memory_;
     };
 
+    std::byte* described(const ucs::DevicePiece& piece) {
+        return memory.data() + piece.there->offset + piece.offset;
+    }
     bool holds(const void* address, size_t length) const {
         const auto* const first = static_cast<const std::byte*>(address);
         return first >= memory.data() && first + length <= memory.data() + memory.size();
@@ -452,7 +455,7 @@ TEST_P(PeerCopiesTest, BadRequestsAreDroppedOrRefused) {
     const uint64_t address = unwrap(key).header().address;
     const Bytes before = host;
     ucs::MemoryExport there;
-    ASSERT_TRUE(device.export_memory(device.memory.data(), kLength, there));
+    ASSERT_TRUE(device.export_memory(device.memory.data(), kLength, nullptr, there));
     const auto is_noticed = [&](uint64_t at, uint64_t length, uint8_t direction, uint32_t type) {
         ucs::LogCapture log;
         there.type = type;

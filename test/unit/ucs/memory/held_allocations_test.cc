@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "uct/cuda/held_allocations.h"
+#include "ucs/memory/held_allocations.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 #include <vector>
 
-namespace uct::cuda {
+namespace ucs {
 namespace {
 
 TEST(HeldAllocations, HoldsUntilTheLastOperationHasEnded) {
@@ -76,4 +76,4 @@ TEST(HeldAllocations, CountsWhatThreadsHoldAtOnce) {
 }
 
 }  // namespace
-}  // namespace uct::cuda
+}  // namespace ucs

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace uct::cuda {
+namespace ucs {
 
 // The allocations that operations under way work on, by the numbers that the driver gives them.
 //
@@ -51,4 +51,4 @@ class HeldAllocations {
     std::atomic<uint64_t> places_[kPlaces]{};
 };
 
-}  // namespace uct::cuda
+}  // namespace ucs
