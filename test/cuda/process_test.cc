@@ -196,6 +196,13 @@ class Side {
     ucs_status_t put(const Buffer& from, size_t length, const Key& key, ucp_rkey_h unpacked) {
         return wait(ucp_put_nbx(endpoint_, from.data(), length, key.address, unpacked, &plain_));
     }
+    ucs_status_t put(const Buffer& from, size_t length, const Key& key, ucp_rkey_h unpacked,
+                     ucs_memory_type_t declared) {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+        params.memory_type = declared;
+        return wait(ucp_put_nbx(endpoint_, from.data(), length, key.address, unpacked, &params));
+    }
     ucs_status_ptr_t begin_put(const Buffer& from, size_t offset, size_t length, uint64_t address,
                                ucp_rkey_h unpacked) {
         return ucp_put_nbx(endpoint_, from.data() + offset, length, address, unpacked, &plain_);
@@ -929,6 +936,50 @@ TEST_F(ProcessTest, PutsAndGetsAreDevicesCopiesOnceMemoryIsMapped) {
     ucp_rkey_destroy(unpacked);
     peer->free(1);
     while (cuda_test::calls_of("cuIpcCloseMemHandle") == closed) peer->side().progress();
+}
+
+TEST_F(ProcessTest, AnEndpointThatIsClosedWhileDevicesCopy) {
+    for (const unsigned flags : {0u, unsigned{UCP_EP_CLOSE_FLAG_FORCE}}) {
+        peer = std::make_unique<Peer>();
+        const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
+        ucp_rkey_h unpacked = peer->side().unpack(key);
+        Buffer here(Kind::kDevice, kLong);
+        here.fill(++seed);
+        for (int i = 0; i < 100; ++i)
+            ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+        std::vector<ucs_status_ptr_t> operations;
+        for (int each = 0; each < 40; ++each) {
+            operations.push_back(
+                each % 2 == 0 ? peer->side().begin_put(here, 0, kLong, key.address, unpacked)
+                              : peer->side().begin_get(here, 0, kLong, key.address, unpacked));
+        }
+        ucp_rkey_destroy(unpacked);
+        EXPECT_EQ(peer->side().wait(peer->side().close(flags)), UCS_OK);
+        peer->side().progress();
+        for (ucs_status_ptr_t each : operations) {
+            const bool has_ended =
+                !UCS_PTR_IS_PTR(each) || ucp_request_check_status(each) != UCS_INPROGRESS;
+            EXPECT_TRUE(has_ended) << flags;
+            const ucs_status_t status = peer->side().wait(each);
+            EXPECT_TRUE(status == UCS_OK || flags != 0) << ucs_status_string(status);
+        }
+        EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
+    }
+}
+
+// What a program says of its memory is checked on each way.
+TEST_F(ProcessTest, PutsWithADeclaredType) {
+    const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
+    ucp_rkey_h unpacked = peer->side().unpack(key);
+    Buffer here(Kind::kDevice, kLong);
+    here.fill(++seed);
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(peer->side().put(here, kLong, key, unpacked, UCS_MEMORY_TYPE_CUDA), UCS_OK);
+        ASSERT_EQ(peer->side().put(here, kLong, key, unpacked, UCS_MEMORY_TYPE_HOST),
+                  UCS_ERR_INVALID_PARAM);
+    }
+    EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
+    ucp_rkey_destroy(unpacked);
 }
 
 // The peer lives on, and says so.

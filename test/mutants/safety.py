@@ -11,6 +11,14 @@ MUTANTS = {
         "src/ucs/memory/held_allocations.h",
         {"users_in(value) != 0 && number_in(value) == allocation;": "users_in(value) != 0;"},
         ("ucs_test",), "HeldAllocations.*"),
+    "what lay there is what lies there": (
+        "src/ucs/memory/gate.cc",
+        {"last.holds(address) && last.is_held() ?": "last.holds(address) ?"},
+        ("ucs_test",), "MemoryGateTest.DeviceMemory*"),
+    "a failed device is never asked": (
+        "src/ucs/memory/detector.h",
+        {"++polls_ % kPollsPerTest != 0 ?": "++polls_ != 0 ?"},
+        ("ucs_test",), "AsyncCopy.*"),
     "allocations stay held": (
         "src/uct/cuda/staging.cc",
         {"    if (is_held_) engine_->held().release(memory.allocation);\n": ""},

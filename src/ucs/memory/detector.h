@@ -105,7 +105,20 @@ class AsyncCopy {
     // UCS_INPROGRESS, or the end of the copy, which is gone then: it is not called again.
     virtual ucs_status_t test() = 0;
     // The same at less cost for a copy that is under way, since most looks are in vain.
-    ucs_status_t poll() { return is_awaited() ? UCS_INPROGRESS : test(); }
+    ucs_status_t poll() {
+        const volatile uint32_t* const word = word_.load(std::memory_order_acquire);
+        if (word == nullptr) return test();
+        if (static_cast<int32_t>(number_ - *word) > 0)
+            return ++polls_ % kPollsPerTest != 0 ? UCS_INPROGRESS : test();
+        std::atomic_thread_fence(std::memory_order_acquire);
+        return end();
+    }
+    // One that is under way was begun together with this one, which so is under way as well.
+    bool ends_with(const AsyncCopy& other) const {
+        const volatile uint32_t* const word = word_.load(std::memory_order_acquire);
+        return word != nullptr && word == other.word_.load(std::memory_order_acquire) &&
+               number_ == other.number_;
+    }
 
   protected:
     // As long as the word is behind, only each so many-th poll() calls test(), which sees failures.
@@ -119,13 +132,10 @@ class AsyncCopy {
         word_.store(word, std::memory_order_release);
     }
 
-  private:
-    bool is_awaited() {
-        const volatile uint32_t* const word = word_.load(std::memory_order_acquire);
-        return word != nullptr && static_cast<int32_t>(number_ - *word) > 0 &&
-               ++polls_ % kPollsPerTest != 0;
-    }
+    // As test(), of a copy that has ended, as its word says.
+    virtual ucs_status_t end() { return test(); }
 
+  private:
     std::atomic<const volatile uint32_t*> word_{nullptr};
     uint32_t number_ = 0;
     uint32_t polls_ = 0;

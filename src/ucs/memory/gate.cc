@@ -87,6 +87,10 @@ const MemoryInfo* MemoryGate::find_held(const void* address) {
     return last.holds(address) && last.is_held() ? &last : nullptr;
 }
 
+const MemoryInfo* MemoryGate::classify_counted(const void* address, size_t length) {
+    return classify(address, length).held != nullptr ? &last_found : nullptr;
+}
+
 MemoryInfo MemoryGate::classify(const void* address, size_t length) {
     const auto value = reinterpret_cast<uintptr_t>(address);
     uintptr_t floor = floor_.load();

@@ -45,6 +45,12 @@ class MemoryGate {
     // What classify() said last on this thread, if it holds for the address without asking anybody:
     // nothing else lies there as long as an operation works on the allocation. Null: it does not.
     static const MemoryInfo* find_held(const void* address);
+    // As classify(), of memory whose operations are counted, until the next call of this thread;
+    // null: it is other memory.
+    const MemoryInfo* find_counted(const void* address, size_t length) {
+        const MemoryInfo* const held = find_held(address);
+        return held != nullptr || is_plain(address) ? held : classify_counted(address, length);
+    }
 
     // A word with a bit that says "the gate is open", so that those who test the word anyway need
     // not look at the gate. The upper half of the word counts mappings.
@@ -81,6 +87,7 @@ class MemoryGate {
 
     constexpr MemoryGate() = default;
     void open();
+    const MemoryInfo* classify_counted(const void* address, size_t length);
     uint64_t page_entry(uintptr_t address, uint64_t changes) const;
     void learn_range(uintptr_t address, const Range* seen);
     const Range* next_range(uintptr_t begin, size_t size);

@@ -103,6 +103,11 @@ ucs_status_t DirectCopy::test() {
     return status;
 }
 
+ucs_status_t DirectCopy::end() {
+    owner_.put(*this);
+    return UCS_OK;
+}
+
 ucs_status_t DirectCopy::begin_in_windows(StagingPool& staging) {
     if (windows_ == nullptr) windows_.reset(new (std::nothrow) Windows);
     if (windows_ == nullptr) return UCS_ERR_NO_MEMORY;
@@ -162,18 +167,11 @@ void DirectCopy::wait_for_windows() {
     }
 }
 
-void DirectCopy::close(StagingPool& staging) {
-    if (list_ != nullptr) staging.put(list_);
-    list_ = nullptr;
-    if (state_.load(std::memory_order_relaxed) == State::kInWindows) {
-        for (const Window& window : windows_->windows) {
-            if (window.chunk != nullptr) staging.put(window.chunk);
-        }
-        *windows_ = {};
+void DirectCopy::close_windows(StagingPool& staging) {
+    for (const Window& window : windows_->windows) {
+        if (window.chunk != nullptr) staging.put(window.chunk);
     }
-    state_.store(State::kWaiting, std::memory_order_relaxed);
-    await(nullptr, 0);
-    tests_ = 0;
+    *windows_ = {};
 }
 
 }  // namespace uct::cuda

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "ucs/memory/detector.h"
 #include "uct/cuda/copy_engine.h"
@@ -54,8 +55,15 @@ class DirectCopy final : public ucs::AsyncCopy {
     void handed_over(Resident& resident, uint32_t number);
 
     ucs_status_t test() override;
+    ucs_status_t end() override;
     // After the end: gives back what it took.
-    void close(StagingPool& staging);
+    void close(StagingPool& staging) {
+        if (list_ != nullptr) staging.put(std::exchange(list_, nullptr));
+        if (state_.load(std::memory_order_relaxed) == State::kInWindows) close_windows(staging);
+        state_.store(State::kWaiting, std::memory_order_relaxed);
+        await(nullptr, 0);
+        tests_ = 0;
+    }
 
   private:
     // Of test(); a poll() that looks at the device's word alone is none.
@@ -87,6 +95,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     ucs_status_t test_windows();
     ucs_status_t fill(Window& window);
     void wait_for_windows();
+    void close_windows(StagingPool& staging);
 
     // What is polled comes first.
     std::atomic<State> state_{State::kWaiting};

@@ -11,15 +11,6 @@ Direction DirectQueue::next_stream() {
                                                               : Direction::kWithinToo;
 }
 
-void DirectQueue::add(DirectCopy& copy) {
-    std::lock_guard lock(lock_);
-    waiting_.push_back(&copy);
-    bytes_ += copy.plan().length;
-    const bool is_long = copy.plan().length > kLongPiece || bytes_ >= kCompanyBytes;
-    const size_t before = company_.load(std::memory_order_relaxed);
-    company_.store(is_long ? kCompany : std::min(before + 1, kCompany), std::memory_order_relaxed);
-}
-
 bool DirectQueue::is_busy() const {
     const Latest latest = latest_.load(std::memory_order_relaxed);
     return context_.test({&context_, latest.stream, latest.number}) == UCS_INPROGRESS;

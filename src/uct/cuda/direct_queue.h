@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +34,16 @@ class DirectQueue {
     // what is in the other is still under way.
     Direction next_stream();
     // From now on the copy waits.
-    void add(DirectCopy& copy);
+    void add(DirectCopy& copy) {
+        const size_t length = copy.plan().length;
+        std::lock_guard lock(lock_);
+        waiting_.push_back(&copy);
+        bytes_ += length;
+        const bool is_long = length > kLongPiece || bytes_ >= kCompanyBytes;
+        const size_t before = company_.load(std::memory_order_relaxed);
+        company_.store(is_long ? kCompany : std::min(before + 1, kCompany),
+                       std::memory_order_relaxed);
+    }
     // Hand over what waits, unless it gains by waiting longer.
     void flush();
 

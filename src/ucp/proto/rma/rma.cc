@@ -90,9 +90,11 @@ inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uin
 // Nothing waits before it.
 bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                  const RemoteMemory& remote) {
-    if (!endpoint.one_sided_ready()) return false;
-    if (!endpoint.is_watched()) return put_short(endpoint, buffer, length, address, remote);
-    return remote.has_keys() && put_watched(endpoint, buffer, length, address, remote);
+    const bool is_watched = endpoint.is_watched();
+    // What no lane reaches is a device's: start_direct() comes next.
+    if ((is_watched && !remote.has_keys()) || !endpoint.one_sided_ready()) return false;
+    return !is_watched ? put_short(endpoint, buffer, length, address, remote)
+                       : put_watched(endpoint, buffer, length, address, remote);
 }
 
 // The same of a get: this processor copies what is short while the call lasts.
@@ -398,21 +400,23 @@ bool OneSided::begin_direct(Request& request, Endpoint& endpoint, const RmaArgum
             traits_of(rma.direction).operation, device_class(rma.user_memory, lane),
             select::RemoteClass::kDescribed, rma.length) != select::Protocol::kDirect)
         return false;
-    const ucs::MemoryInfo* const held_memory = ucs::MemoryGate::find_held(rma.buffer);
-    const ucs::MemoryInfo found =
-        held_memory != nullptr ? ucs::MemoryInfo{} : memory_at(rma.buffer, rma.length);
-    const ucs::MemoryInfo* const memory = held_memory != nullptr ? held_memory : &found;
-    const bool is_declared =
-        rma.declared == UCS_MEMORY_TYPE_UNKNOWN || rma.declared == memory->type;
-    if (memory->held == nullptr || memory->allocation == 0 || !is_declared) return false;
+    const ucs::MemoryInfo* const memory =
+        ucs::MemoryGate::instance().find_counted(rma.buffer, rma.length);
+    if (memory == nullptr || memory->allocation == 0 ||
+        (rma.declared != UCS_MEMORY_TYPE_UNKNOWN && rma.declared != memory->type))
+        return false;
     ucs::HeldAllocations& held = *memory->held;
     const uint64_t allocation = memory->allocation;
     const ucs::DevicePiece piece{remote.exported(), rma.address - remote.header().address,
                                  rma.buffer, rma.length};
+    const bool is_held = held.hold(allocation);
     const bool is_begun = rma.direction == Direction::kPut ? direct.store(request, piece, memory)
                                                            : direct.fetch(request, piece, memory);
-    if (!is_begun) return false;
-    request.emplace<DirectOperation>(held.hold(allocation) ? &held : nullptr, allocation,
+    if (!is_begun) {
+        if (is_held) held.release(allocation);
+        return false;
+    }
+    request.emplace<DirectOperation>(is_held ? &held : nullptr, allocation,
                                      endpoint.remote_operation_started());
     request.endpoint = &endpoint;
     request.order = Request::Order::kOneSided;

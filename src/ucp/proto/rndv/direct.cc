@@ -116,16 +116,6 @@ void DirectPath::tell_freed(ucs::Time now) {
     });
 }
 
-// For one more copy, which nothing may keep from being looked at once it has begun.
-void DirectPath::make_room() {
-    if (copies_.size() == copies_.capacity()) copies_.reserve(2 * copies_.size() + 8);
-}
-
-void DirectPath::add(Request& request, ucs::AsyncCopy* copy) {
-    copies_.push_back({&request, copy});
-    requests_.run_soon();
-}
-
 bool DirectPath::fetch(Request& request, const ucs::DevicePiece& piece,
                        const ucs::MemoryInfo* known) {
     ucs::MemoryDetector* const device = device_of(*piece.there, known);

@@ -98,9 +98,12 @@ class DirectPath {
     template <typename Ended>
     unsigned run_deferred(Ended ended) {
         auto left = copies_.begin();
+        const ucs::AsyncCopy* before = nullptr;  // that is under way
         for (const Copy& copy : copies_) {
-            const ucs_status_t status = copy.copy->poll();
+            const bool is_as_before = before != nullptr && copy.copy->ends_with(*before);
+            const ucs_status_t status = is_as_before ? UCS_INPROGRESS : copy.copy->poll();
             if (status == UCS_INPROGRESS) {
+                before = copy.copy;
                 *left++ = copy;
             } else {
                 ended_.emplace_back(copy.request, status);
@@ -148,8 +151,15 @@ class DirectPath {
         ucs::AsyncCopy* copy;
     };
 
-    void make_room();
-    void add(Request& request, ucs::AsyncCopy* copy);
+    // For one more copy, which nothing may keep from being looked at once it has begun.
+    void make_room() {
+        if (copies_.size() == copies_.capacity()) [[unlikely]]
+            copies_.reserve(2 * copies_.size() + 8);
+    }
+    void add(Request& request, ucs::AsyncCopy* copy) {
+        copies_.push_back({&request, copy});
+        requests_.run_soon();
+    }
     Described* find(uint64_t allocation);
     Described& note(const ucs::MemoryExport& description);
     void tell_freed(ucs::Time now);

@@ -79,7 +79,7 @@ struct Announcement {
     bool has_key = false;
     PackedKey key;
     bool has_export = false;
-    ucs::MemoryExport exported{};       // holds at least the announced bytes
+    ucs::MemoryExport exported;         // if there is one: holds at least the announced bytes
     std::span<const std::byte> header;  // the user's, active messages only
 };
 bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement);

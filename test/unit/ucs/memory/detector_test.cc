@@ -50,6 +50,48 @@ TEST_F(MemoryDetectorTest, EachBufferIsAskedFor) {
     }
 }
 
+// A copy whose device has a word.
+class WordCopy final : public AsyncCopy {
+  public:
+    ucs_status_t test() override {
+        ++tests;
+        return UCS_INPROGRESS;
+    }
+    ucs_status_t end() override { return UCS_OK; }
+    using AsyncCopy::await;
+    using AsyncCopy::kPollsPerTest;
+
+    uint32_t tests = 0;
+};
+
+TEST(AsyncCopy, APollReadsTheWordAndSeldomTests) {
+    WordCopy copy;
+    EXPECT_EQ(copy.poll(), UCS_INPROGRESS);
+    EXPECT_EQ(copy.tests, 1u) << "without a word only test() knows";
+    volatile uint32_t word = UINT32_MAX;
+    copy.await(&word, 1);  // numbers go round
+    for (uint32_t i = 0; i < 3 * WordCopy::kPollsPerTest; ++i)
+        EXPECT_EQ(copy.poll(), UCS_INPROGRESS);
+    EXPECT_EQ(copy.tests, 4u);
+    word = 2;  // a later copy has ended as well
+    EXPECT_EQ(copy.poll(), UCS_OK);
+    EXPECT_EQ(copy.tests, 4u);
+}
+
+TEST(AsyncCopy, ThoseWithOneWordAndNumberEndTogether) {
+    WordCopy copy, same, later, elsewhere, unknown;
+    volatile uint32_t word = 0, other = 0;
+    copy.await(&word, 1);
+    same.await(&word, 1);
+    later.await(&word, 2);
+    elsewhere.await(&other, 1);
+    EXPECT_TRUE(same.ends_with(copy));
+    EXPECT_FALSE(later.ends_with(copy));
+    EXPECT_FALSE(elsewhere.ends_with(copy));
+    EXPECT_FALSE(unknown.ends_with(copy));
+    EXPECT_FALSE(unknown.ends_with(WordCopy()));
+}
+
 TEST(Pages, AlignedMemory) {
     for (const size_t alignment : {size_t{16}, size_t{64}, page_size()}) {
         const HeapMemory memory = allocate_aligned(100, alignment);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace ucs {
@@ -20,12 +21,18 @@ class FakeDetector final : public MemoryDetector {
         const auto* at = static_cast<const char*>(address);
         if (at < base || at >= base + length) return false;
         info.type = UCS_MEMORY_TYPE_CUDA;
+        info.base = base;
+        info.length = length;
+        info.allocation = allocation;
+        info.held = held;
         return true;
     }
     bool is_in_use() const override { return in_use; }
 
     const char* base = nullptr;
     size_t length = 0;
+    uint64_t allocation = 0;
+    HeldAllocations* held = nullptr;
     bool in_use = false;
     mutable int asked = 0;
 };
@@ -79,6 +86,34 @@ TEST_F(MemoryGateTest, DeviceMemoryIsAskedForEachTimeAndHostMemoryIsNot) {
     }
     EXPECT_LT(detector.asked, 1010);
     EXPECT_GE(detector.asked, 1000);
+    munmap(device, 16 * kPage);
+}
+
+// The next allocation at the address has another number: what was said of the first is not said of
+// it.
+TEST_F(MemoryGateTest, DeviceMemoryIsNotAskedForWhileAnOperationWorksOnIt) {
+    static HeldAllocations held;  // the thread may remember it
+    auto* const device = static_cast<char*>(
+        mmap(nullptr, 16 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    gate.mapped();
+    use(device, 16 * kPage);
+    detector.held = &held;
+    for (detector.allocation = 1; detector.allocation < 4; ++detector.allocation) {
+        detector.asked = 0;
+        EXPECT_EQ(MemoryGate::find_held(device), nullptr);
+        EXPECT_EQ(gate.classify(device, 1).allocation, detector.allocation);
+        ASSERT_EQ(detector.asked, 1);
+        ASSERT_TRUE(held.hold(detector.allocation));
+        EXPECT_EQ(gate.classify(device + 5, 1).allocation, detector.allocation);
+        ASSERT_NE(gate.find_counted(device + 16 * kPage - 1, 1), nullptr);
+        EXPECT_EQ(detector.asked, 1);
+        EXPECT_EQ(MemoryGate::find_held(device + 16 * kPage), nullptr);
+        EXPECT_EQ(MemoryGate::find_held(host.data()), nullptr);
+        std::thread([&] { EXPECT_EQ(MemoryGate::find_held(device), nullptr); }).join();
+        held.release(detector.allocation);
+        EXPECT_EQ(MemoryGate::find_held(device), nullptr);
+    }
+    EXPECT_EQ(gate.find_counted(host.data(), 1), nullptr);
     munmap(device, 16 * kPage);
 }
 
