@@ -42,8 +42,9 @@ DirectPath::Described* DirectPath::find(uint64_t allocation) {
 }
 
 DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
-    Described* const known = find(description.buffer);
-    Described& described = known != nullptr ? *known : described_[description.buffer];
+    const uint64_t allocation = description.buffer;  // which may lie anywhere in a message
+    Described* const known = find(allocation);
+    Described& described = known != nullptr ? *known : described_[allocation];
     described.type = description.type;
     described.has_handle = description.has_handle != 0;
     described.process = description.process;
