@@ -73,13 +73,14 @@ struct RndvData {
 
 #pragma pack(pop)
 
-// An announcement that has been checked.
+// An announcement that has been checked. Only parsing gives it values: there is one for each
+// message, and most have no description.
 struct Announcement {
-    RndvRts rts{};
+    RndvRts rts;
     bool has_key = false;
     PackedKey key;
     bool has_export = false;
-    ucs::MemoryExport exported{};       // holds at least the announced bytes
+    ucs::MemoryExport exported;         // holds at least the announced bytes; has_export only
     std::span<const std::byte> header;  // the user's, active messages only
 };
 bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement);
