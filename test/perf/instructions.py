@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Instructions of the library for one 8-byte message, for a look in vain, for one slice of a bulk transfer, and for one atomic
-operation that goes by messages, counted by callgrind.
+operation that goes by messages, and for one announced message within a host, counted by callgrind.
 
 The library's part of a call is what the call costs less what it spends inside the adapter
 (src/softhca, standing in for libibverbs and libmlx5): the cost of every edge from a function of the
@@ -38,6 +38,10 @@ LOOKS = {1: 90, 64: 90}
 LATE = {1: 545, 8: 600}
 # A call of progress that brings a message for which a receive waits, beside so many receives from anybody for others.
 BESIDE = {0: 335, 16: 390, 512: 390}
+# A message of 16 KiB within a host that is announced, one of a window, without its copy: the send, the receiver's
+# progress with the copy's part in it, the sender's progress.
+ANNOUNCED = {"announce": 1240, "fetch": 2140, "end": 450}
+ANNOUNCED_BYTES = 16384
 # As callgrind names them; a function of valgrind's own in their place counts as well.
 ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
                         r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")
@@ -126,6 +130,11 @@ class Profile:
     def calls_of(self, function):
         return any(cost for (caller, _), cost in self.edges.items() if caller == function)
 
+    def copies(self):
+        """What moving the bytes of messages within a process takes."""
+        return sum(cost for (caller, callee), cost in self.edges.items()
+                   if "sm::RemoteRegion::copy" in caller and "mem" in callee)
+
     def is_adapter(self, function):
         file = self.file_of.get(function) or ""
         return "softhca::" in function or "/softhca/" in file
@@ -181,6 +190,8 @@ def measure(program, tracker, lane, variables, parts=("send", "receive", "progre
             sys.exit(f"{program} {tracker} {lane}: nothing was counted, was it compiled without valgrind/callgrind.h?")
         for what in parts:
             total, functions = profile.library_cost(MEASURED + what)
+            if what == "fetch":
+                total -= profile.copies()
             results[what] = (total / messages, {f: c / messages for f, c in functions.items()})
         return results
 
@@ -302,6 +313,13 @@ def main():
         print(f"{f'a message beside {standing} receives from anybody':40} {beside[standing]:8.2f}", flush=True)
         if arguments.functions:
             print_functions("beside", own, 1)
+    parts = measure(arguments.program, "announced", str(ANNOUNCED_BYTES), {"UCX_RNDV_THRESH": "8k"}, tuple(ANNOUNCED))
+    announced = {what: cost for what, (cost, _) in parts.items()}
+    touched["an announced message"] = set().union(*(functions for _, functions in parts.values()))
+    print(f"{'an announced message':40} " + " ".join(f"{announced[what]:8.2f}" for what in ANNOUNCED), flush=True)
+    if arguments.functions:
+        for what, (_, functions) in parts.items():
+            print_functions(what, functions, 1)
     parts = measure(arguments.program, "off", "bulk",
                     {"UCX_LANES": "scalable", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf"},
                     ("put", "progress"))
@@ -374,6 +392,9 @@ def main():
         if beside[standing] > allowed:
             failures.append(f"a message beside {standing} receives from anybody: {beside[standing]:.2f} instructions, "
                             f"allowed are {allowed}")
+    for what, limit in ANNOUNCED.items():
+        if announced[what] > limit + (2 * HARDENING if is_hardened(arguments.program) else 0):
+            failures.append(f"an announced message ({what}): {announced[what]:.2f} instructions, allowed are {limit}")
     if per_slice > SLICE:
         failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")
     for name in (CASES[1][0], CASES[2][0]):

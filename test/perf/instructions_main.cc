@@ -6,9 +6,11 @@
 // latter behind a put and a fence each; or mapped: puts, gets and fetch-adds on memory that is
 // mapped, and a flush behind each; or what is done with lanes, and how many peers there are; or
 // idle, late: progress with nothing there, and messages that come before their receives, within a
-// host, and from how many peers; or beside: messages whose receives wait, and how many receives
+// host, and from how many peers; or announced: long messages within a host, and how many bytes each
+// has; or beside: messages whose receives wait, and how many receives
 // from anybody, for other messages, are posted all the time.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -85,6 +87,19 @@ extern "C" [[gnu::noinline]] unsigned perf_measured_poll(ucp::Worker& worker) {
 }
 
 extern "C" [[gnu::noinline]] unsigned perf_measured_look(ucp_worker_h worker) {
+    return ucp_worker_progress(worker);
+}
+
+extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_announce(
+    ucp_ep_h endpoint, const std::vector<char>& data, const ucp_request_param_t* param) {
+    return ucp_tag_send_nbx(endpoint, data.data(), data.size(), kTag, param);
+}
+
+extern "C" [[gnu::noinline]] unsigned perf_measured_fetch(ucp_worker_h worker) {
+    return ucp_worker_progress(worker);
+}
+
+extern "C" [[gnu::noinline]] unsigned perf_measured_end(ucp_worker_h worker) {
     return ucp_worker_progress(worker);
 }
 
@@ -473,6 +488,56 @@ unsigned receive_beside(perf::Pair& pair, size_t standing) {
     return kRounds * kBurst;
 }
 
+// Announced messages in windows, for which receives wait. @return how many
+unsigned announce(perf::Pair& pair, size_t bytes) {
+    constexpr unsigned kWarmUp = 16;  // pools grow
+    const ucp_ep_h endpoint = peers_within_host(pair, 1).front();
+    const ucp_request_param_t none{};
+    std::vector<std::vector<char>> sent(kBurst, std::vector<char>(bytes));
+    std::vector<std::vector<char>> received = sent;
+    ucs_status_ptr_t sends[kBurst], receives[kBurst];
+    const auto are_all_done = [](const auto& requests) {
+        return std::ranges::none_of(requests, [](ucs_status_ptr_t each) {
+            return ucp_request_check_status(each) == UCS_INPROGRESS;
+        });
+    };
+    for (unsigned round = 0; round < kWarmUp + kRounds; ++round) {
+        const bool measured = round >= kWarmUp;
+        for (unsigned i = 0; i < kBurst; ++i) {
+            sent[i].assign(bytes, static_cast<char>(round + i));
+            receives[i] = ucp_tag_recv_nbx(pair.handle(0), received[i].data(), bytes, kTag,
+                                           ~ucp_tag_t{0}, &none);
+        }
+        if (measured) perf::start_counting();
+        for (unsigned i = 0; i < kBurst; ++i) {
+            sends[i] = measured ? perf_measured_announce(endpoint, sent[i], &none)
+                                : ucp_tag_send_nbx(endpoint, sent[i].data(), bytes, kTag, &none);
+            perf::require(UCS_PTR_IS_PTR(sends[i]), "a message that is announced");
+        }
+        while (!are_all_done(receives)) {
+            if (measured) {
+                perf_measured_fetch(pair.handle(0));
+            } else {
+                ucp_worker_progress(pair.handle(0));
+                ucp_worker_progress(pair.handle(1));
+            }
+        }
+        while (!are_all_done(sends)) {
+            if (measured) {
+                perf_measured_end(pair.handle(1));
+            } else {
+                ucp_worker_progress(pair.handle(1));
+            }
+        }
+        perf::require(received == sent, "the data");
+        for (unsigned i = 0; i < kBurst; ++i) {
+            ucp_request_free(sends[i]);
+            ucp_request_free(receives[i]);
+        }
+    }
+    return kRounds * kBurst;
+}
+
 // Progress with nothing there. @return calls
 unsigned look_in_vain(perf::Pair& pair, size_t peers) {
     receive_late(pair, peers);
@@ -490,7 +555,7 @@ unsigned look_in_vain(perf::Pair& pair, size_t peers) {
 int main(int argc, char** argv) {
     perf::require(argc == 3,
                   "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk|atomic|fenced|mapped, or "
-                  "peers|moves|idle|late|beside COUNT");
+                  "peers|moves|idle|late|beside COUNT, or announced BYTES");
     const std::string_view tracker = argv[1], lane = argv[2];
     if (tracker == "peers" || tracker == "moves") {
         perf::Pair pair;
@@ -503,6 +568,11 @@ int main(int argc, char** argv) {
         perf::Pair pair(peers, perf::Pair::Over::kHost);
         std::printf("%u\n",
                     tracker == "idle" ? look_in_vain(pair, peers) : receive_late(pair, peers));
+        return 0;
+    }
+    if (tracker == "announced") {
+        perf::Pair pair(1, perf::Pair::Over::kHost);
+        std::printf("%u\n", announce(pair, std::strtoul(argv[2], nullptr, 10)));
         return 0;
     }
     if (tracker == "beside") {

@@ -151,8 +151,8 @@ size_t Buffer::gather(size_t offset, size_t length, std::span<uct::Iov> out, siz
     return described;
 }
 
-ucs_status_t Packer::open(const void* buffer, size_t count, ucp_datatype_t type,
-                          ucs_memory_type_t declared) {
+ucs_status_t Packer::open_any(const void* buffer, size_t count, ucp_datatype_t type,
+                              ucs_memory_type_t declared) {
     ucs_status_t status = describe(const_cast<void*>(buffer), count, type, declared);
     if (status == UCS_OK && class_ == DatatypeClass::kGeneric) {
         const GenericDatatype* generic = generic_.type;

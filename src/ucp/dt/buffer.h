@@ -146,12 +146,20 @@ inline size_t piece_length(size_t room, size_t left) {
 class Packer : public Buffer {
   public:
     ucs_status_t open(const void* buffer, size_t count, ucp_datatype_t type,
-                      ucs_memory_type_t declared = UCS_MEMORY_TYPE_UNKNOWN);
+                      ucs_memory_type_t declared = UCS_MEMORY_TYPE_UNKNOWN) {
+        if (declared == UCS_MEMORY_TYPE_UNKNOWN && open_contiguous(buffer, count, type)) [[likely]]
+            return UCS_OK;
+        return open_any(buffer, count, type, declared);
+    }
 
     // Copy bytes from `offset` on, at most `room`, to `destination`.
     // @return bytes copied; a generic datatype may give fewer than fit; 0 before the end means that
     //         the user's callback is stuck, or a device has failed, and the operation must fail
     size_t pack(size_t offset, void* destination, size_t room);
+
+  private:
+    ucs_status_t open_any(const void* buffer, size_t count, ucp_datatype_t type,
+                          ucs_memory_type_t declared);
 };
 
 // Writes a receive buffer.

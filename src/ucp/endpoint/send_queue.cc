@@ -197,11 +197,11 @@ bool obeys_fences(const Request& request) {
 }  // namespace
 
 std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
-    const Step on_scalable{Step::Kind::kRequest, scalable_lane(), &request};
+    const auto on_scalable = [&] { return Step{Step::Kind::kRequest, scalable_lane(), &request}; };
     if (request.order == Request::Order::kFlush) {
         if (!flush_wants_dedicated(request) || lane_state_ == nullptr || !lane_state_->connected ||
             lane_state_->drained()) {
-            return on_scalable;
+            return on_scalable();
         }
         return Step{Step::Kind::kRequest, dedicated_lane(), &request};
     }
@@ -210,7 +210,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     if (obeys_fences(request) && fence_seen_ != request.fence && has_remote_operations()) {
         return {};
     }
-    if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
+    if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable();
     if (obeys_fences(request)) {
         const Lane lane = one_sided_lane();
         if (lane_state_->fence.running) return {};
@@ -233,7 +233,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
         if (lane_state_->ordered == nullptr) return {};
         return Step{Step::Kind::kRequest, lane_state_->ordered->lane(), &request};
     }
-    if (direction.lane() == lanes::LaneKind::kScalable) return on_scalable;
+    if (direction.lane() == lanes::LaneKind::kScalable) return on_scalable();
     return Step{Step::Kind::kRequest, dedicated_lane(), &request};
 }
 

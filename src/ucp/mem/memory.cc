@@ -359,6 +359,13 @@ ucs_status_t Registration::open(DomainSet& domains, unsigned index, void* addres
     return UCS_OK;
 }
 
+ucs_status_t Registration::open_for_peer(DomainSet& domains, unsigned index, void* address,
+                                         size_t length, uct::PeerRights rights) {
+    DomainLock lock(domains);
+    domain = index;
+    return domains[index].memory->register_memory(address, length, rights, &handle);
+}
+
 void Registration::close(DomainSet& domains) {
     if (handle == nullptr) return;
     DomainLock lock(domains);

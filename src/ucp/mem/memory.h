@@ -115,13 +115,17 @@ class Memory {
     mutable std::vector<uct::MemoryHandle*> handles_;
 };
 
-// A registration with one domain for the length of one operation.
+// A registration with one domain for the length of one operation. Of memory of the host.
 struct Registration {
     uct::MemoryHandle* handle = nullptr;
     unsigned domain = 0;
     CachedRegion* cached = nullptr;  // holds the handle, if any does
 
     ucs_status_t open(DomainSet& domains, unsigned domain, void* address, size_t length);
+    // Of these bytes alone, for a peer, and never kept: for domains that register without pinning
+    // pages.
+    ucs_status_t open_for_peer(DomainSet& domains, unsigned domain, void* address, size_t length,
+                               uct::PeerRights rights);
     void close(DomainSet& domains);
     bool is_open() const { return handle != nullptr; }
 };

@@ -41,12 +41,12 @@ void for_each_key(const Memory& memory, Function function) {
     }
 }
 
-std::byte* pack_entry(const Memory& memory, unsigned index, const Domain& domain, size_t length,
-                      std::byte* out) {
+std::byte* pack_entry(const uct::MemoryHandle* handle, unsigned index, const Domain& domain,
+                      size_t length, std::byte* out) {
     const PackedKeyEntry entry{static_cast<uint8_t>(index), static_cast<uint8_t>(length),
                                domain.kind};
     std::memcpy(out, &entry, sizeof(entry));
-    domain.memory->pack_remote_key(memory.registered(index), {out + sizeof(entry), length});
+    domain.memory->pack_remote_key(handle, {out + sizeof(entry), length});
     return out + sizeof(entry) + length;
 }
 
@@ -106,7 +106,7 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
     header.length = memory.length();
     std::byte* out = bytes.data() + sizeof(header);
     for_each_key(memory, [&](unsigned index, Domain& domain, size_t length) {
-        out = pack_entry(memory, index, domain, length, out);
+        out = pack_entry(memory.registered(index), index, domain, length, out);
         ++header.entries;
     });
     ucs::MemoryExport description;
@@ -134,8 +134,20 @@ size_t packed_entries_size(const Memory& memory) {
 void pack_entries(const Memory& memory, std::span<std::byte> bytes) {
     std::byte* out = bytes.data();
     for_each_key(memory, [&](unsigned index, Domain& domain, size_t length) {
-        out = pack_entry(memory, index, domain, length, out);
+        out = pack_entry(memory.registered(index), index, domain, length, out);
     });
+}
+
+size_t packed_entry_size(const DomainSet& domains, const Registration& registration) {
+    const size_t length = domains[registration.domain].memory->attributes().remote_key_length;
+    if (registration.domain >= kDeviceEntry || length == 0 || length > UINT8_MAX) return 0;
+    return sizeof(PackedKeyEntry) + length;
+}
+
+void pack_entry(const DomainSet& domains, const Registration& registration,
+                std::span<std::byte> bytes) {
+    (void)pack_entry(registration.handle, registration.domain, domains[registration.domain],
+                     bytes.size() - sizeof(PackedKeyEntry), bytes.data());
 }
 
 ucs_status_t PackedKey::parse(const void* bytes, PackedKey* key) {

@@ -9,7 +9,9 @@
 
 namespace ucp {
 
+class DomainSet;
 class Memory;
+struct Registration;
 
 // A remote key as bytes: a header, then one entry for each domain that allows remote access.
 #pragma pack(push, 1)
@@ -89,5 +91,9 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes);
 // The same of the domains' entries alone; 0: there are none, or more than a key has.
 size_t packed_entries_size(const Memory& memory);
 void pack_entries(const Memory& memory, std::span<std::byte> bytes);
+// The same of a registration for a peer: one entry.
+size_t packed_entry_size(const DomainSet& domains, const Registration& registration);
+void pack_entry(const DomainSet& domains, const Registration& registration,
+                std::span<std::byte> bytes);
 
 }  // namespace ucp

@@ -5,11 +5,41 @@
 #include <cstring>
 #include <new>
 #include <tuple>
+#include <utility>
 
 #include "ucp/mem/domain_set.h"
 #include "ucs/memory/memory_type.h"
 
 namespace ucp {
+
+namespace {
+
+// Of the entry that serves those domains; no key if there is none. Under the domains' lock.
+ucs_status_t unpack(const DomainSet& domains, const PackedKey& packed, DomainPair pair,
+                    uct::RemoteKey* key) {
+    *key = uct::kInvalidRemoteKey;
+    if (pair.local >= domains.size()) return UCS_OK;
+    const Domain& domain = domains[pair.local];
+    const std::span<const std::byte> bytes = packed.find(pair.remote, domain.kind);
+    if (bytes.empty()) return UCS_OK;
+    const bool is_sound = bytes.size() == domain.memory->attributes().remote_key_length &&
+                          domain.memory->unpack_remote_key(bytes, key) == UCS_OK;
+    return is_sound ? UCS_OK : UCS_ERR_INVALID_ADDR;
+}
+
+}  // namespace
+
+ucs_status_t LaneKey::open(DomainSet& domains, const PackedKey& packed, DomainPair lane) {
+    DomainLock lock(domains);
+    pair = lane;
+    return unpack(domains, packed, lane, &key);
+}
+
+void LaneKey::close(DomainSet& domains) {
+    if (key == uct::kInvalidRemoteKey) return;
+    DomainLock lock(domains);
+    domains[pair.local].memory->release_remote_key(std::exchange(key, uct::kInvalidRemoteKey));
+}
 
 ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
                                 std::span<const DomainPair> pairs) {
@@ -32,17 +62,14 @@ ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
     DomainLock lock(domains);
     for (const DomainPair& pair : pairs) {
         if (count_ == kMaxKeys) break;
-        if (pair.local >= domains.size()) continue;
         if (find(pair) != uct::kInvalidRemoteKey) continue;
-        const Domain& domain = domains[pair.local];
-        const std::span<const std::byte> bytes = packed.find(pair.remote, domain.kind);
-        if (bytes.empty()) continue;
-        uct::RemoteKey key = uct::kInvalidRemoteKey;
-        if (bytes.size() != domain.memory->attributes().remote_key_length ||
-            domain.memory->unpack_remote_key(bytes, &key) != UCS_OK) {
+        uct::RemoteKey key;
+        if (unpack(domains, packed, pair, &key) != UCS_OK) {
             close();
             return UCS_ERR_INVALID_ADDR;
         }
+        if (key == uct::kInvalidRemoteKey) continue;
+        const Domain& domain = domains[pair.local];
         // Adapters have no atomics on memory of devices.
         const bool has_atomics =
             header_.memory_type == UCS_MEMORY_TYPE_HOST && domain.memory->has_atomics(key);

@@ -26,6 +26,21 @@ struct DomainPair {
     }
 };
 
+// The right to access memory of a peer by one lane, for the length of one operation. Plain data,
+// which its owner closes.
+struct LaneKey {
+    // It stays invalid where the bytes serve no such lane.
+    // @return UCS_ERR_INVALID_ADDR if the domain finds its part of the bytes malformed
+    ucs_status_t open(DomainSet& domains, const PackedKey& packed, DomainPair lane);
+    void close(DomainSet& domains);
+    uct::RemoteKey find(DomainPair lane) const {
+        return lane == pair ? key : uct::kInvalidRemoteKey;
+    }
+
+    uct::RemoteKey key = uct::kInvalidRemoteKey;
+    DomainPair pair{};
+};
+
 // The right to access memory of a peer, for the lanes of one endpoint: what ucp_rkey_h points to.
 //
 // Holds one transport key for each domain pair of the endpoint that the peer's bytes serve. A lane

@@ -369,9 +369,7 @@ bool PeerNames::is_listed(uint64_t worker, uint64_t name) const {
     });
 }
 
-bool PeerNames::is_from(uct::PeerIdentity& peer, uint64_t worker) {
-    if (peer.is_lane) return peer.worker == worker;
-    if (peer.worker == worker && peer.generation == generation_) return true;
+bool PeerNames::find_out(uct::PeerIdentity& peer, uint64_t worker) {
     const auto known = workers_.find(peer.name);
     const bool is_free = peer.worker == 0 || peer.worker == worker;
     const bool is_his = known != workers_.end() ? known->second == worker

@@ -52,11 +52,17 @@ class PeerNames {
     void set_guest(uint64_t name) { guests_.insert(name); }
     bool is_guest(uint64_t name) const { return !guests_.empty() && guests_.contains(name); }
     // May messages of that connection be the worker's?
-    bool is_from(uct::PeerIdentity& peer, uint64_t worker);
+    bool is_from(uct::PeerIdentity& peer, uint64_t worker) {
+        if (peer.worker == worker && (peer.is_lane || peer.generation == generation_)) [[likely]]
+            return true;
+        return !peer.is_lane && find_out(peer, worker);
+    }
     size_t size() const { return workers_.size(); }
 
   private:
     void drop(uint64_t name, uint64_t worker);
+    // The same of a connection that has not been asked for, or of another worker's.
+    bool find_out(uct::PeerIdentity& peer, uint64_t worker);
     void find_account(uct::PeerIdentity& peer) const;
     // Has an address told which names the worker bears by the same kind of transport?
     bool is_listed(uint64_t worker, uint64_t name) const;

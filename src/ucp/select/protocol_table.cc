@@ -579,9 +579,25 @@ ProtocolTable::ProtocolTable(const LaneFigures& lanes, const CostModel& costs,
                 make(Situation::kAlone);
                 make(Situation::kAmongOthers);
                 make(Situation::kSpread);
+                announced_above_[operation][buffer] = announced_above(which, kind);
             }
         }
     }
+}
+
+// What is longer than all limits but the last goes by the last protocol of each situation.
+// @return SIZE_MAX: there is no such length
+size_t ProtocolTable::announced_above(Operation operation, BufferClass buffer) const {
+    const Protocol longest = find(operation, buffer, Situation::kAlone, SIZE_MAX);
+    if (!is_announced(longest)) return SIZE_MAX;
+    size_t above = 0;
+    for (const Situation situation :
+         {Situation::kAlone, Situation::kAmongOthers, Situation::kSpread}) {
+        const Range last = rows_[index(operation, buffer, situation)].ranges().back();
+        if (last.protocol != longest) return SIZE_MAX;
+        if (last.first != 0) above = std::max(above, last.first - 1);
+    }
+    return above;
 }
 
 ProtocolTable::Row ProtocolTable::make_row(const std::vector<Alternative>& alternatives) {

@@ -182,6 +182,12 @@ class ProtocolTable {
                   size_t length) const {
         return rows_[index(operation, buffer, situation)].find(length);
     }
+    // Messages of that length and of all greater ones are announced in each situation, and go by
+    // the same protocol in all of them.
+    bool is_announced_anyway(Operation operation, BufferClass buffer, size_t length) const {
+        return length >
+               announced_above_[static_cast<size_t>(operation)][static_cast<size_t>(buffer)];
+    }
     // @param operation  kPut or kGet
     Protocol find(Operation operation, BufferClass buffer, RemoteClass remote,
                   size_t length) const {
@@ -236,7 +242,10 @@ class ProtocolTable {
     }
     static Row make_row(const std::vector<Alternative>& alternatives);
 
+    size_t announced_above(Operation operation, BufferClass buffer) const;
+
     std::array<Row, kRows> rows_;
+    std::array<std::array<size_t, kBufferClasses>, kMessages> announced_above_{};
     size_t bulk_;
 };
 

@@ -11,7 +11,7 @@ namespace uct {
 namespace {
 
 // Shorter copies say more of the call than of the rate.
-constexpr size_t kTimed = 128 * 1024;
+constexpr size_t kTimed = CopyQueue::kSlice;
 constexpr double kNewest = 0.25;  // weight of the last copy in the average
 // One that took much longer was interrupted.
 constexpr double kInterrupted = 4;

@@ -103,6 +103,15 @@ class CopyQueue {
     // @return UCS_OK: done; UCS_INPROGRESS: a part of it is, the completion will be called; or the
     //         error
     ucs_status_t start(CopyGroup& group, const LocalCopy& copy, Completion* completion);
+    // Do a copy of one piece that is short and due, as start() would, without what others need.
+    // @return UCS_ERR_NO_RESOURCE: it is for start()
+    ucs_status_t copy_short(CopyDirection direction, const Iov& piece, uint64_t remote,
+                            RemoteKey key) {
+        if (piece.length >= kShort || !has_room()) return UCS_ERR_NO_RESOURCE;
+        const ucs_status_t status = owner_.move(direction, piece, remote, key);
+        if (status == UCS_OK) spend(piece.length);
+        return status;
+    }
     // Complete when all copies of the group so far are. @return UCS_OK or UCS_INPROGRESS
     ucs_status_t flush(CopyGroup& group, Completion* completion);
     ucs_status_t flush_all(Completion* completion);
@@ -140,6 +149,9 @@ class CopyQueue {
     size_t slice() const { return std::max(kSlice, turn_ / 4); }
 
   private:
+    // Of copies below this length none is timed, cut or offered to its partner.
+    static constexpr size_t kShort = std::min(kSlice, JointCopy::kLeast);
+
     using Turns = boost::intrusive::list<
         CopyRecord, boost::intrusive::member_hook<CopyRecord, CopyRecord::Hook, &CopyRecord::turn>,
         boost::intrusive::constant_time_size<false>>;

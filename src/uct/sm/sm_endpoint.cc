@@ -36,6 +36,12 @@ ucs_status_t SmEndpoint::ready_to_copy() const {
 ucs_status_t SmEndpoint::copy(CopyDirection direction, std::span<const Iov> iov,
                               uint64_t remote_address, RemoteKey key, Completion* completion) {
     if (const ucs_status_t status = one_sided_status(); status != UCS_OK) return status;
+    if (iov.size() == 1) {
+        // It looks at the rights itself.
+        const ucs_status_t status =
+            interface_.copy_short(direction, iov.front(), remote_address, key);
+        if (status != UCS_ERR_NO_RESOURCE) return moved(status);
+    }
     const PeerRights wanted =
         direction == CopyDirection::kPut ? PeerRights::kWrite : PeerRights::kRead;
     const LocalCopy copy(direction, iov, remote_address, key);

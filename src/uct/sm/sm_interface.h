@@ -81,6 +81,13 @@ class SmInterface : public Interface {
     }
     // Start a copy between this process and a peer's memory; see CopyQueue::start().
     ucs_status_t copy(CopyGroup& group, const LocalCopy& copy, Completion* completion);
+    // The same of one piece that is short: see CopyQueue::copy_short().
+    ucs_status_t copy_short(CopyDirection direction, const Iov& piece, uint64_t remote,
+                            RemoteKey key) {
+        const ucs_status_t status = copies_.copy_short(direction, piece, remote, key);
+        if (status == UCS_OK && copies_.wants_progress()) spent();
+        return status;
+    }
     // What copies are under way, and whether there is room for more in this turn.
     CopyQueue& copies() { return copies_; }
     PieceCopier& pieces() { return pieces_; }
@@ -136,6 +143,11 @@ class SmInterface : public Interface {
     static constexpr uint32_t kWatchPolls = 32;
 
     [[gnu::noinline]] void rouse() const;
+    // A new turn is to begin.
+    void spent() {
+        interest_.mark();
+        if (copies_.needs_progress()) wake_own_progress();
+    }
     [[gnu::noinline]] unsigned serve();
     bool serve_waiting();
     void watch();

@@ -27,9 +27,10 @@ bool needs_handle(Rendezvous& rndv, const Lane& lane) {
 // The part of the internal request that gets the data.
 struct RndvGet {
     Rendezvous* rndv;
-    Request* receive;  // ends when this request ends, and not before
-    RemoteMemory* remote;
-    uint64_t address;  // of byte 0 of the message in the sender's memory
+    Request* receive;      // ends when this request ends, and not before
+    RemoteMemory* remote;  // null: the lane that it began on is the only one that reads, by
+    LaneKey key;           // this one
+    uint64_t address;      // of byte 0 of the message in the sender's memory
     size_t offset;
 };
 
@@ -81,7 +82,8 @@ void ask_sender(Rendezvous& rndv, Endpoint& endpoint, Request& request, size_t o
 ucs_status_t post_get(Request& request, const Lane& lane) {
     RndvGet& get = request.part<RndvGet>();
     TagReceive& receive = get.receive->part<TagReceive>();
-    const uct::RemoteKey key = get.remote->find(lane.domains);
+    const uct::RemoteKey key =
+        get.remote != nullptr ? get.remote->find(lane.domains) : get.key.find(lane.domains);
     const bool by_handle = needs_handle(*get.rndv, lane);
     uct::MemoryHandle* handle = nullptr;
     if (by_handle && memory_of(receive) != nullptr)
@@ -122,6 +124,7 @@ void get_finished(Request& request) {
                    {{"status", ucs_status_string(request.status)}});
     }
     delete get.remote;
+    get.key.close(get.rndv->domains);
     Request& receive = *get.receive;
     TagReceive& part = receive.part<TagReceive>();
     if (request.status == UCS_OK && get.offset < part.wanted) {
@@ -153,27 +156,46 @@ bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane,
     return memory_of(receive)->handle(lane.domains.local) != nullptr;
 }
 
+// Where the lane is all that can read, as within a host.
+bool open_key(Rendezvous& rndv, const Announcement& announcement, const Lane& lane, LaneKey* key) {
+    try {
+        return key->open(rndv.domains, announcement.key, lane.domains) == UCS_OK &&
+               key->key != uct::kInvalidRemoteKey;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
 bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
                const Announcement& announcement) {
     TagReceive& receive = request.part<TagReceive>();
     const Lane lane = endpoint.one_sided_lane();
     if (!announcement.has_key || (lane.attributes.capabilities & uct::kGetZcopy) == 0) return false;
-    std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
-    if (!remote) return false;
-    try {
-        std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-        if (remote->open(rndv.domains, announcement.key, endpoint.domain_pairs(pairs)) != UCS_OK ||
-            remote->find(lane.domains) == uct::kInvalidRemoteKey)
+    std::unique_ptr<RemoteMemory> remote;
+    LaneKey key;
+    if (needs_handle(rndv, lane)) {
+        remote.reset(new (std::nothrow) RemoteMemory);
+        if (!remote) return false;
+        try {
+            std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+            if (remote->open(rndv.domains, announcement.key, endpoint.domain_pairs(pairs)) !=
+                    UCS_OK ||
+                remote->find(lane.domains) == uct::kInvalidRemoteKey ||
+                !prepare_memory(rndv, receive, lane, uct::PeerRights::kNone))
+                return false;
+        } catch (const std::bad_alloc&) {
             return false;
-        if (needs_handle(rndv, lane) &&
-            !prepare_memory(rndv, receive, lane, uct::PeerRights::kNone))
-            return false;
-    } catch (const std::bad_alloc&) {
+        }
+    } else if (!open_key(rndv, announcement, lane, &key)) {
         return false;
     }
     Request* get = rndv.requests.allocate();
-    if (get == nullptr) return false;
-    get->emplace<RndvGet>(&rndv, &request, remote.release(), announcement.rts.address, size_t{0});
+    if (get == nullptr) {
+        key.close(rndv.domains);
+        return false;
+    }
+    get->emplace<RndvGet>(&rndv, &request, remote.release(), key, announcement.rts.address,
+                          size_t{0});
     get->endpoint = &endpoint;
     get->post = post_get;
     get->callback_kind = Request::CallbackKind::kInternal;

@@ -18,25 +18,32 @@ namespace {
 
 // The part of a rendezvous send.
 struct RndvSend {
+    RndvSend(Rendezvous& rendezvous, const Packer& data, uint64_t word, uint64_t its_stamp)
+        : rndv(&rendezvous), buffer(data), envelope(word), stamp(its_stamp) {}
+
     Rendezvous* rndv;
     Packer buffer;
     uint64_t envelope;
     uint64_t stamp;
-    RndvHeader header;  // the user's, in the user's memory
-    bool is_am;
-    bool is_direct = false;   // the peer's device is to read the buffer
-    bool announcing = false;  // inside the call that posts the RTS
-    bool asked = false;       // an RTR came: data is on its way, no answer will follow
-    bool is_storing = false;  // our device writes into the receiver's memory
-    bool stuck = false;       // a generic datatype gives no more bytes
-    uint64_t described = 0;   // the allocation of device memory that the peer may read
-    uint64_t receiver = 0;    // the receiver's request
-    size_t offset = 0, end = 0;
-    uint64_t put_address = 0;  // of byte 0 of the message in the receiver's memory
-    Memory* user_memory;
-    Memory* memory;                     // registration of our own
+    RndvHeader header{nullptr, 0};  // the user's, in the user's memory
+    bool is_am = false;
+    bool is_direct = false;    // the peer's device is to read the buffer
+    bool announcing = false;   // inside the call that posts the RTS
+    bool asked = false;        // an RTR came: data is on its way, no answer will follow
+    bool is_storing = false;   // our device writes into the receiver's memory
+    bool stuck = false;        // a generic datatype gives no more bytes
+    bool is_readable = false;  // the announcement may have a key, by a registration of our own
+    uint64_t described = 0;    // the allocation of device memory that the peer may read
+    Memory* user_memory = nullptr;
+    Memory* memory = nullptr;           // registration of our own, or
+    Registration registration;          // one with the domain of the lane alone
     RemoteMemory* remote = nullptr;     // where to put
     uct::Endpoint* put_lane = nullptr;  // carries puts that are not flushed yet
+
+    // Once the receiver has asked.
+    uint64_t receiver;  // its request
+    size_t offset, end;
+    uint64_t put_address;  // of byte 0 of the message in the receiver's memory
 };
 
 Memory* memory_of(const RndvSend& send) {
@@ -73,8 +80,9 @@ void finish_send(Request& request) {
         if (request.status != UCS_OK) send.memory->distrust();
         Memory::destroy(send.memory);
     }
+    if (send.registration.is_open()) send.registration.close(send.rndv->domains);
     delete send.remote;
-    std::free(send.header.copy);
+    if (send.header.copy != nullptr) std::free(send.header.copy);
 }
 
 struct PackRts {
@@ -105,7 +113,11 @@ size_t pack_rts(void* destination, void* arg) {
     rts.header_length = send.header.length;
     auto* out = static_cast<std::byte*>(destination) + sizeof(rts);
     if (key_length != 0) {
-        pack_entries(*memory_of(send), {out, key_length});
+        if (send.registration.is_open()) {
+            pack_entry(send.rndv->domains, send.registration, {out, key_length});
+        } else {
+            pack_entries(*memory_of(send), {out, key_length});
+        }
         out += key_length;
         rts.key_length = static_cast<uint32_t>(key_length);
         rts.address = reinterpret_cast<uintptr_t>(send.buffer.data());
@@ -125,26 +137,57 @@ size_t pack_rts(void* destination, void* arg) {
     return out + send.header.length - static_cast<std::byte*>(destination);
 }
 
+// Of our own, with the domains that are asked for it. @return false: it cannot be
+bool take_memory(RndvSend& send) {
+    return Memory::create_on_demand(send.rndv->domains, send.buffer.data(), send.buffer.length(),
+                                    uct::PeerRights::kRead, &send.memory,
+                                    send.buffer.memory()) == UCS_OK;
+}
+
+// Within a host the domain of the lane is all that is asked for a key, and has one at once.
+bool needs_one_domain(const Request& request, const RndvSend& send, const Lane& lane) {
+    const uct::MemoryDomainAttributes& attributes =
+        send.rndv->domains[lane.domains.local].memory->attributes();
+    return attributes.can_register && !attributes.needs_handle && send.buffer.is_contiguous() &&
+           !request.endpoint->protocols(lane).is_bulk(send.buffer.length());
+}
+
 // Have a key for the lane's device in the announcement. A device that takes no more registrations
 // leaves the way without one.
-void take_key(RndvSend& send, unsigned domain) {
-    if (send.memory == nullptr || send.memory->handle(domain) != nullptr ||
-        !send.rndv->domains[domain].memory->attributes().can_register)
+void take_key(Request& request, RndvSend& send, const Lane& lane) {
+    if (!send.is_readable) return;
+    const unsigned domain = lane.domains.local;
+    DomainSet& domains = send.rndv->domains;
+    if (send.memory == nullptr && needs_one_domain(request, send, lane)) {
+        Registration& registration = send.registration;
+        if (registration.is_open() && registration.domain == domain) return;
+        registration.close(domains);  // of another lane, which had no room
+        (void)registration.open_for_peer(domains, domain, send.buffer.data(), send.buffer.length(),
+                                         uct::PeerRights::kRead);
+        return;
+    }
+    if (send.memory == nullptr && !take_memory(send)) return;
+    if (send.memory->handle(domain) != nullptr ||
+        !domains[domain].memory->attributes().can_register)
         return;
     Memory::destroy(send.memory);
     send.memory = nullptr;
+    send.is_readable = false;
 }
 
 ucs_status_t announce(Request& request, const Lane& lane) {
     const RndvSend& send = request.part<RndvSend>();
     const uct::InterfaceAttributes& attributes = lane.attributes;
     PackRts pack{request, lane};
-    if (const Memory* memory = memory_of(send); memory != nullptr) {
+    size_t size = 0;
+    if (send.registration.is_open()) {
+        size = packed_entry_size(send.rndv->domains, send.registration);
+    } else if (const Memory* memory = memory_of(send); memory != nullptr) {
         bulk::Engine::register_for_peer(*request.endpoint, *memory, send.buffer.length());
-        const size_t size = packed_entries_size(*memory);
-        if (sizeof(RndvRts) + size + send.header.length <= attributes.am.max_bcopy)
-            pack.key_length = size;
+        size = packed_entries_size(*memory);
     }
+    if (sizeof(RndvRts) + size + send.header.length <= attributes.am.max_bcopy)
+        pack.key_length = size;
     const auto id = static_cast<uint8_t>(send.is_am ? AmId::kRndvAmRts : AmId::kRndvRts);
     if (attributes.device_type != uct::DeviceType::kSharedMemory ||
         rts_size(send, pack.key_length) > std::min(kShortRts, attributes.am.max_short)) {
@@ -163,7 +206,7 @@ ucs_status_t announce(Request& request, const Lane& lane) {
 // is still being posted then, and goes on from here.
 ucs_status_t post_rts(Request& request, const Lane& lane) {
     RndvSend& send = request.part<RndvSend>();
-    take_key(send, lane.domains.local);
+    take_key(request, send, lane);
     send.announcing = true;
     const ucs_status_t status = announce(request, lane);
     send.announcing = false;
@@ -330,7 +373,8 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         start_store(rndv, *request, message.exported))
         return UCS_OK;
     request->post = post_data;
-    if (message.has_key && memory_of(send) != nullptr) {
+    const bool is_offered = memory_of(send) != nullptr || send.registration.is_open();
+    if (message.has_key && is_offered && (memory_of(send) != nullptr || take_memory(send))) {
         const Lane lane = request->endpoint->one_sided_lane();
         send.remote = new (std::nothrow) RemoteMemory;
         if (send.remote != nullptr) {
@@ -359,16 +403,14 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
 void Rendezvous::begin_send(Request& request, select::Protocol protocol, const Packer& buffer,
                             uint64_t envelope, const RndvHeader* am, Memory* user_memory,
                             uint64_t stamp) {
-    RndvSend& send = request.emplace<RndvSend>();
+    RndvSend& send = request.emplace<RndvSend>(*this, buffer, envelope, stamp);
     send.is_direct = protocol == select::Protocol::kDirect;
     request.protocol = send.is_direct ? "direct" : "rendezvous";
     request.cleanup = finish_send;
-    send.rndv = this;
-    send.buffer = buffer;
-    send.envelope = envelope;
-    send.stamp = stamp;
-    send.is_am = am != nullptr;
-    if (am != nullptr) send.header = *am;
+    if (am != nullptr) {
+        send.is_am = true;
+        send.header = *am;
+    }
     SWIFTLANE_PROBE(rendezvous_send_begin, &request, buffer.length());
     if (Trace* trace = Trace::active()) {
         trace->begin("rendezvous", "rendezvous send", track_of(request), &request,
@@ -383,8 +425,7 @@ void Rendezvous::begin_send(Request& request, select::Protocol protocol, const P
         if (covered) {
             send.user_memory = user_memory;
         } else {
-            (void)Memory::create_on_demand(domains, buffer.data(), buffer.length(),
-                                           uct::PeerRights::kRead, &send.memory, buffer.memory());
+            send.is_readable = true;
         }
     }
     request.post = post_rts;

@@ -73,9 +73,10 @@ struct RndvData {
 
 #pragma pack(pop)
 
-// An announcement that has been checked.
+// An announcement that has been checked. Only parsing gives it values: there is one for each
+// message, and most have no description.
 struct Announcement {
-    RndvRts rts{};
+    RndvRts rts;
     bool has_key = false;
     PackedKey key;
     bool has_export = false;

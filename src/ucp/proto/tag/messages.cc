@@ -316,12 +316,18 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     using select::Situation;
     constexpr auto kTag = select::Operation::kTag;
     const select::BufferClass kind = rndv_.buffer_class(endpoint, kTag, buffer, memory);
+    const bool has_choice = MessageTimes::has_choice(endpoint, kTag, kind, buffer.length());
+    if (!has_choice && buffer.length() >= kCounted &&
+        endpoint.protocols().is_announced_anyway(kTag, kind, buffer.length())) {
+        (void)place_of_next(endpoint);
+        return {endpoint.protocols().find(kTag, kind, Situation::kAlone, buffer.length())};
+    }
     std::array<select::Protocol, select::kSituations> choices;
     for (size_t which = 0; which < select::kSituations; ++which) {
         choices[which] =
             endpoint.protocols().find(kTag, kind, static_cast<Situation>(which), buffer.length());
     }
-    if (MessageTimes::has_choice(endpoint, kTag, kind, buffer.length())) {
+    if (has_choice) {
         const auto [situation, is_exchange] = place_of_next(endpoint);
         const select::Protocol usual = choices[static_cast<size_t>(situation)];
         // What it leaves in the caches of both, which its own time does not tell, counts for more

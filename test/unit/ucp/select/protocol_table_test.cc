@@ -184,6 +184,30 @@ TEST(ProtocolTable, IsTheLeastTimeAtEveryPowerOfTwoAndBesideIt) {
     }
 }
 
+TEST(ProtocolTable, KnowsFromWhichLengthOnMessagesAreAnnouncedAnyway) {
+    size_t announced = 0;
+    for (const LaneFigures& lanes : all_lanes()) {
+        const ProtocolTable table(lanes, CostModel::fixed(), {});
+        for (const Operation message : kAllMessages) {
+            for (const BufferClass buffer : kAllBuffers) {
+                bool was = false;
+                for (const size_t length : lengths()) {
+                    const bool is = table.is_announced_anyway(message, buffer, length);
+                    EXPECT_TRUE(is || !was);
+                    was = is;
+                    if (!is) continue;
+                    ++announced;
+                    const Protocol one = table.find(message, buffer, Situation::kAlone, length);
+                    EXPECT_TRUE(is_announced(one));
+                    for (const Situation situation : kAllSituations)
+                        EXPECT_EQ(table.find(message, buffer, situation, length), one);
+                }
+            }
+        }
+    }
+    EXPECT_NE(announced, 0u);
+}
+
 TEST(ProtocolTable, IsTheLeastTimeWithinWhatTheUserSets) {
     for (const LaneFigures& lanes : all_lanes()) {
         for (const size_t bytes : {size_t{0}, size_t{1}, size_t{3000}, size_t{100000}, SIZE_MAX}) {

@@ -81,6 +81,31 @@ TEST_F(CopyQueueTest, ShortCopiesAreDoneAtOnce) {
     EXPECT_FALSE(group.has_copies());
 }
 
+TEST_F(CopyQueueTest, ShortCopiesOfOnePieceCountAsPartsOfTheTurn) {
+    Bytes bytes(CopyQueue::kSlice - 1);
+    const auto copy = [&] {
+        return queue.copy_short(CopyDirection::kPut,
+                                {bytes.here.data(), bytes.here.size(), nullptr},
+                                reinterpret_cast<uintptr_t>(bytes.there.data()), 0);
+    };
+    ASSERT_EQ(copy(), UCS_OK);
+    EXPECT_EQ(bytes.there, bytes.here);
+    while (copy() == UCS_OK) ASSERT_LE(copied(), most());
+    EXPECT_EQ(copy(), UCS_ERR_NO_RESOURCE);
+    EXPECT_TRUE(queue.needs_progress());
+    progress();
+    EXPECT_EQ(copy(), UCS_OK);
+    machine_.status = UCS_ERR_INVALID_ADDR;
+    progress();
+    EXPECT_EQ(copy(), UCS_ERR_INVALID_ADDR);
+    // Longer ones are timed, cut, and offered to the other process.
+    Bytes longer(CopyQueue::kSlice);
+    EXPECT_EQ(
+        queue.copy_short(CopyDirection::kPut, {longer.here.data(), longer.here.size(), nullptr},
+                         reinterpret_cast<uintptr_t>(longer.there.data()), 0),
+        UCS_ERR_NO_RESOURCE);
+}
+
 TEST_F(CopyQueueTest, NoCallCopiesMoreThanATurn) {
     Bytes bytes(64 << 20);
     Done done;

@@ -277,6 +277,7 @@ class SharedQueues {
         ucp_request_free(request);
     }
     Endpoint& endpoint() { return unwrap(endpoint_); }
+    DomainSet& domains(size_t side) { return unwrap(sides_[side].context).domains(); }
 
     ucs_status_ptr_t send_active_message(const Bytes& data, uint32_t flags = 0) {
         ucp_request_param_t param{};
@@ -364,6 +365,53 @@ TEST(RendezvousWithinAHost, AnnouncementsTakeNoBuffers) {
         ASSERT_EQ(target, source);
     }
     for (const ucs_status_ptr_t each : all) queues.finish(each);
+}
+
+// The sender's registration is with the domain of its lane alone: enough for each scheme.
+TEST(RendezvousWithinAHost, EverySchemeMovesTheData) {
+    for (const char* const scheme : {"auto", "get_zcopy", "put_zcopy", "am"}) {
+        SharedQueues queues(
+            SharedQueues::Variables{{"RNDV_THRESH", "8k"}, {"RNDV_SCHEME", scheme}});
+        for (const size_t length : {size_t{16384}, size_t{300000}}) {
+            const Bytes source = pattern(length, 1);
+            Bytes target(length);
+            const ucs_status_ptr_t receiving = queues.receive(target);
+            queues.finish(queues.send(source));
+            queues.finish(receiving);
+            EXPECT_EQ(target, source) << scheme;
+        }
+    }
+}
+
+// Whoever has the bytes of an announcement can read while its message is under way, not later.
+TEST(RendezvousWithinAHost, AKeyIsGoodForTheLengthOfAnOperation) {
+    SharedQueues queues;
+    DomainSet &here = queues.domains(0), &there = queues.domains(1);
+    const auto is_shared = [](const Domain& domain) { return domain.component->name() == "sm"; };
+    const auto place = std::ranges::find_if(here.list(), is_shared) - here.list().begin();
+    ASSERT_LT(static_cast<size_t>(place), here.size());
+    const auto domain = static_cast<uint8_t>(place);
+    Bytes data = pattern(20000, 1);
+    const auto address = reinterpret_cast<uintptr_t>(data.data());
+    Registration registration;
+    ASSERT_EQ(
+        registration.open_for_peer(here, domain, data.data(), data.size(), uct::PeerRights::kRead),
+        UCS_OK);
+    Bytes bytes(packed_entry_size(here, registration));
+    pack_entry(here, registration, std::as_writable_bytes(std::span(bytes)));
+    PackedKey packed;
+    ASSERT_EQ(
+        PackedKey::parse_entries(std::as_bytes(std::span(bytes)), address, data.size(), &packed),
+        UCS_OK);
+    LaneKey key;
+    ASSERT_EQ(key.open(there, packed, {domain, domain}), UCS_OK);
+    EXPECT_NE(key.find({domain, domain}), uct::kInvalidRemoteKey);
+    EXPECT_EQ(key.find({static_cast<uint8_t>(domain + 1), domain}), uct::kInvalidRemoteKey);
+    key.close(there);
+    EXPECT_EQ(key.find({domain, domain}), uct::kInvalidRemoteKey);
+    registration.close(here);
+    EXPECT_EQ(key.open(there, packed, {domain, domain}), UCS_OK);
+    EXPECT_EQ(key.find({domain, domain}), uct::kInvalidRemoteKey);
 }
 
 // Both ways of active messages are timed by both ends, whoever makes them go.
