@@ -22,7 +22,9 @@ inline constexpr uint32_t kInlinePayload = kInline - sizeof(uint64_t);
     constexpr uint32_t kFirst = kLine - 2 * sizeof(uint64_t);  // of the payload
     std::byte* const to = slot.data + sizeof(header);
     const auto* from = static_cast<const std::byte*>(payload);
-    if (length <= kShortCopy) [[likely]] {
+    if (length == sizeof(uint64_t)) [[likely]] {
+        std::memcpy(to, from, sizeof(uint64_t));
+    } else if (length <= kShortCopy) {
         move_short(to, from, length);
     } else {
         if (length > kFirst) {
