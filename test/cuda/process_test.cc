@@ -984,17 +984,24 @@ TEST_F(ProcessTest, PutsWithADeclaredType) {
 
 // The peer lives on, and says so.
 TEST_F(ProcessTest, AKeyOfMemoryThatWasFreedIsRefused) {
+    const auto opened = [] {
+        return cuda_test::is_real() ? 0 : cuda_test::calls_of("cuIpcOpenMemHandle");
+    };
+    const uint64_t before = opened();
     const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
     ucp_rkey_h unpacked = peer->side().unpack(key);
     Buffer here(Kind::kDevice, kLong);
     here.fill(++seed);
     ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    while (!cuda_test::is_real() && opened() == before) peer->side().progress();
+    const uint64_t once = opened();
     peer->free(1);
     // A way that is still open closes when the owner's news is here.
     ucs_status_t status = UCS_OK;
     for (int tries = 0; status == UCS_OK && tries < 10000; ++tries)
         status = peer->side().put(here, kLong, key, unpacked);
     EXPECT_NE(status, UCS_OK);
+    EXPECT_EQ(opened(), once) << "and no other one is opened";
     ucp_rkey_destroy(unpacked);
     EXPECT_EQ(peer->check(Kind::kHeap, 0, 0, 2).is_right, 1u);
 }

@@ -130,6 +130,10 @@ MUTANTS = {
         "src/ucp/proto/match/matcher.cc",
         {" && earliest.receive->sequence > last_wildcard_": ""},
         ("ucp_proto_test",), "*Exchanges*"),
+    "memory that was freed is mapped again": (
+        "src/uct/cuda/mappings.cc",
+        {"    freed_.push_back({process, buffer});\n": ""},
+        ("test/cuda/process_test",), "ProcessTest.AKeyOfMemoryThatWasFreedIsRefused"),
     "short messages that must be packed have requests": (
         "src/ucp/proto/tag/messages.cc",
         {"if (packer.is_packed() && mode": "if (!packer.is_packed() && mode"},

@@ -76,7 +76,8 @@ class Mappings {
     //         the driver refuses
     ucs_status_t take(const ucs::MemoryExport& owner, CopyContext& context, Mapping** mapping);
     void put(Mapping& mapping);
-    // The owner has freed the allocation.
+    // The owner has freed the allocation: there is no way to it any more. The driver might open one
+    // to what is left of a block that it has cut the allocation from.
     void forget(uint64_t process, uint64_t buffer);
 
     // Whether a context reaches another one's memory, of this process; as take().
@@ -91,6 +92,16 @@ class Mappings {
         CopyContext* to;
         Mapping::State state;
     };
+
+    // An allocation of another process: the driver numbers those of a process, and no number comes
+    // again.
+    struct Allocation {
+        uint64_t process;
+        uint64_t buffer;
+        bool operator==(const Allocation&) const = default;
+    };
+    // Those that were freed lately: a key of one may be used for as long as the program keeps it.
+    static constexpr size_t kMostFreed = 4096;
 
     Mapping* find(uint64_t process, uint64_t buffer, const CopyContext& context);
     bool make_room();
@@ -110,6 +121,7 @@ class Mappings {
     std::mutex mutex_;
     std::vector<std::unique_ptr<Mapping>> mappings_;
     std::vector<std::unique_ptr<Peer>> peers_;
+    std::deque<Allocation> freed_;  // the latest ones are last
     uint64_t uses_ = 0;
     Errands errands_;
 };
