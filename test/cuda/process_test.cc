@@ -1108,9 +1108,10 @@ TEST_F(PeerCopiesTest, ManyAtATime) {
             here.fill(++seed);
             const uint64_t mine = own_copies();
             std::vector<ucs_status_ptr_t> operations;
-            for (size_t at = 0; at < here.length(); at += kPart)
+            for (size_t at = 0; at < here.length(); at += kPart) {
                 operations.push_back(
                     peer->side().begin_put(here, at, kPart, key.address + at, unpacked));
+            }
             ASSERT_EQ(peer->side().flush(), UCS_OK);
             EXPECT_EQ(own_copies(), mine);
             ASSERT_EQ(peer->check(host, seed, here.length(), 1).is_right, 1u);
@@ -1118,9 +1119,10 @@ TEST_F(PeerCopiesTest, ManyAtATime) {
             here.clear();
             operations.clear();
             const uint64_t again = own_copies();
-            for (size_t at = 0; at < here.length(); at += kPart)
+            for (size_t at = 0; at < here.length(); at += kPart) {
                 operations.push_back(
                     peer->side().begin_get(here, at, kPart, key.address + at, unpacked));
+            }
             for (ucs_status_ptr_t each : operations) EXPECT_EQ(peer->side().wait(each), UCS_OK);
             EXPECT_EQ(own_copies(), again);
             ASSERT_TRUE(here.holds(seed));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/cuda/mappings.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -116,8 +115,7 @@ ucs_status_t Mappings::take(const ucs::MemoryExport& owner, CopyContext& context
         *mapping = known;
         return UCS_OK;
     }
-    if (std::ranges::find(freed_, Allocation{owner.process, owner.buffer}) != freed_.end())
-        return UCS_ERR_UNSUPPORTED;
+    if (freed_.contains({owner.process, owner.buffer})) return UCS_ERR_UNSUPPORTED;
     for (const std::unique_ptr<Mapping>& other : mappings_) {
         if (other->owner.process == owner.process && other->context == &context &&
             !other->is_unwanted && owner.base < other->owner.base + other->owner.size &&
@@ -146,8 +144,11 @@ void Mappings::forget(uint64_t process, uint64_t buffer) {
             !mapping->is_unwanted)
             retire(*mapping);
     }
-    if (freed_.size() == kMostFreed) freed_.pop_front();
-    freed_.push_back({process, buffer});
+    if (!freed_.insert({process, buffer}).second) return;
+    freed_in_order_.push_back({process, buffer});
+    if (freed_in_order_.size() <= kMostFreed) return;
+    freed_.erase(freed_in_order_.front());
+    freed_in_order_.pop_front();
 }
 
 void Mappings::try_again(std::function<void()> errand) {

@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "ucs/memory/detector.h"
+#include "ucs/sys/random.h"
 #include "uct/cuda/copy_engine.h"
 #include "uct/cuda/imports.h"
 #include "uct/cuda/stream_stops.h"
@@ -99,6 +101,11 @@ class Mappings {
         uint64_t process;
         uint64_t buffer;
         bool operator==(const Allocation&) const = default;
+        struct Hash {
+            size_t operator()(const Allocation& of) const {
+                return ucs::mix64(of.process ^ ucs::mix64(of.buffer));
+            }
+        };
     };
     // Those that were freed lately: a key of one may be used for as long as the program keeps it.
     static constexpr size_t kMostFreed = 4096;
@@ -121,7 +128,8 @@ class Mappings {
     std::mutex mutex_;
     std::vector<std::unique_ptr<Mapping>> mappings_;
     std::vector<std::unique_ptr<Peer>> peers_;
-    std::deque<Allocation> freed_;  // the latest ones are last
+    std::unordered_set<Allocation, Allocation::Hash> freed_;
+    std::deque<Allocation> freed_in_order_;
     uint64_t uses_ = 0;
     Errands errands_;
 };
