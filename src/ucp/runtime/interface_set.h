@@ -241,7 +241,7 @@ class InterfaceSet {
     unsigned poll_all();
     unsigned poll_networks();
     // Need nothing be looked at beside the transport that something came from?
-    bool is_alone() { return ++polled_alone_ % kAlone != 0; }
+    bool is_alone() { return ++polled_alone_ < kAlone; }
     // Behind a look at that one. @param events  that it had
     [[gnu::noinline]] unsigned poll_others(const Nearby& met, unsigned events);
     [[gnu::noinline]] unsigned poll_rest();

@@ -185,15 +185,11 @@ ucs_status_t FifoEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
     if (length > kInlinePayload || status_ != UCS_OK || !outbox.reserve_plain(&number)) [[unlikely]]
         return am_short_slow(id, header, payload, length);
     Slot& slot = outbox.slot(number);
-    if (length == sizeof(uint64_t)) [[likely]] {
-        std::memcpy(slot.data, &header, sizeof(header));
-        std::memcpy(slot.data + sizeof(header), payload, sizeof(uint64_t));
-        slot.control.store(outbox.word_of_eight(number, id), std::memory_order_release);
-    } else {
-        write_inline(slot, header, payload, length);
-        slot.control.store(outbox.word(number, id, sizeof(header) + length, 0),
-                           std::memory_order_release);
-    }
+    write_inline(slot, header, payload, length);
+    slot.control.store(length == sizeof(uint64_t)
+                           ? outbox.word_of_eight(number, id)
+                           : outbox.word(number, id, sizeof(header) + length, 0),
+                       std::memory_order_release);
     Outbox::send_for_later(slot);
     return UCS_OK;
 }

@@ -76,9 +76,8 @@ ucs_status_t post_copy_request(Request& request, const Lane& lane) {
                         .copy = {is_put ? CopyRequest::kPut : CopyRequest::kGet, {}}};
     ucs::MemoryExport described;
     if (lane.attributes.am.max_bcopy < sizeof(message) ||
-        !rma.owner->direct.describe_in_request(
-            *request.endpoint, {rma.buffer, rma.length},
-            rma.device_copy == nullptr ? nullptr : &rma.device_copy->memory, &described)) {
+        !rma.owner->direct.describe_in_request(*request.endpoint, {rma.buffer, rma.length},
+                                               rma.found(), &described)) {
         request.post = is_put ? post_emulated_put : post_emulated_get;
         return request.post(request, lane);
     }

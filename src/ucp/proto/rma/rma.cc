@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ucp/dt/buffer.h"
+#include "ucp/endpoint/flush.h"
 #include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/emulation.h"
 
@@ -318,11 +319,7 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     const ucs::MemoryExport& there = use_exported(*request.endpoint, *rma.remote);
     const ucs::DevicePiece piece{&there, rma.address - rma.remote->header().address, rma.buffer,
                                  rma.length};
-    const ucs::MemoryInfo* const known =
-        rma.device_copy == nullptr ? nullptr : &rma.device_copy->memory;
-    const bool is_begun = rma.direction == Direction::kPut ? direct.store(request, piece, known)
-                                                           : direct.fetch(request, piece, known);
-    if (!is_begun) {
+    if (!direct.copy(request, piece, rma.found(), rma.direction == Direction::kPut)) {
         // What nobody else can open its owner's devices reach.
         const bool is_asked = there.has_handle == 0 && rma.device_copy != nullptr &&
                               rma.remote->is_copied_on_request();
@@ -410,9 +407,7 @@ bool OneSided::begin_direct(Request& request, Endpoint& endpoint, const RmaArgum
     const ucs::DevicePiece piece{remote.exported(), rma.address - remote.header().address,
                                  rma.buffer, rma.length};
     const bool is_held = held.hold(allocation);
-    const bool is_begun = rma.direction == Direction::kPut ? direct.store(request, piece, memory)
-                                                           : direct.fetch(request, piece, memory);
-    if (!is_begun) {
+    if (!direct.copy(request, piece, memory, rma.direction == Direction::kPut)) {
         if (is_held) held.release(allocation);
         return false;
     }

@@ -70,6 +70,11 @@ struct RmaOperation {
     uint64_t described = 0;                  // the buffer's allocation, that the target knows of
     std::optional<select::Protocol> route = {};  // what was learned says; nothing: the table does
     select::OneSidedTimes* times = nullptr;      // that hears of the request's end; null: none does
+
+    // What a device's buffer was found to lie in; null: it is host memory.
+    const ucs::MemoryInfo* found() const {
+        return device_copy == nullptr ? nullptr : &device_copy->memory;
+    }
 };
 
 // The memory that a key speaks of, if devices of this host may reach it by themselves; its owner is

@@ -117,22 +117,14 @@ void DirectPath::tell_freed(ucs::Time now) {
     });
 }
 
-bool DirectPath::fetch(Request& request, const ucs::DevicePiece& piece,
-                       const ucs::MemoryInfo* known) {
+bool DirectPath::copy(Request& request, const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
+                      bool is_store) {
     ucs::MemoryDetector* const device = device_of(*piece.there, known);
     ucs::AsyncCopy* copy = nullptr;
     make_room();
-    if (device == nullptr || device->fetch(piece, known, &copy) != UCS_OK) return false;
-    add(request, copy);
-    return true;
-}
-
-bool DirectPath::store(Request& request, const ucs::DevicePiece& piece,
-                       const ucs::MemoryInfo* known) {
-    ucs::MemoryDetector* const device = device_of(*piece.there, known);
-    ucs::AsyncCopy* copy = nullptr;
-    make_room();
-    if (device == nullptr || device->store(piece, known, &copy) != UCS_OK) return false;
+    if (device == nullptr || (is_store ? device->store(piece, known, &copy)
+                                       : device->fetch(piece, known, &copy)) != UCS_OK)
+        return false;
     add(request, copy);
     return true;
 }

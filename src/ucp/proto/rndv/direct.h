@@ -74,11 +74,11 @@ class DirectPath {
 
     // --- who copies ---
 
-    // Begin to copy described bytes to a request's buffer. @return false: there is no way now
+    // Begin to copy described bytes to a request's buffer, or the buffer's into described memory.
     // @param known  what the buffer was found to be; or null
-    bool fetch(Request& request, const ucs::DevicePiece& piece, const ucs::MemoryInfo* known);
-    // The same from a request's buffer into described memory.
-    bool store(Request& request, const ucs::DevicePiece& piece, const ucs::MemoryInfo* known);
+    // @return false: there is no way now
+    bool copy(Request& request, const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,
+              bool is_store);
     // Where a list for transfer() may be made; the next call's takes its place.
     std::span<ucs::DevicePiece> room_for(size_t pieces) {
         if (pieces_.size() < pieces) pieces_.resize(pieces);

@@ -351,8 +351,8 @@ void Rendezvous::receive(Request& request, const Announcement& announcement) {
         return request.complete(UCS_OK);
     }
     if (announcement.has_export && scheme != RndvScheme::kAm && whole_buffer(receive) != nullptr &&
-        direct.fetch(request, {&announcement.exported, 0, whole_buffer(receive), receive.wanted},
-                     receive.buffer.found()))
+        direct.copy(request, {&announcement.exported, 0, whole_buffer(receive), receive.wanted},
+                    receive.buffer.found(), false))
         return;
     const Lane lane = endpoint->one_sided_lane();
     const bool may_offer = is_reached(*this, receive, lane);

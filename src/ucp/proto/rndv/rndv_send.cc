@@ -341,8 +341,8 @@ bool start_store(Rendezvous& rndv, Request& request, const ucs::MemoryExport& to
     if (!send.buffer.is_contiguous() && on_device.empty()) return false;
     auto* const from =
         on_device.empty() ? static_cast<std::byte*>(send.buffer.data()) : on_device.data();
-    if (!rndv.direct.store(request, {&to, 0, from + send.offset, send.end - send.offset},
-                           send.buffer.found()))
+    if (!rndv.direct.copy(request, {&to, 0, from + send.offset, send.end - send.offset},
+                          send.buffer.found(), true))
         return false;
     send.is_storing = true;
     request.abort = abort_store;
@@ -373,8 +373,8 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         start_store(rndv, *request, message.exported))
         return UCS_OK;
     request->post = post_data;
-    const bool is_offered = memory_of(send) != nullptr || send.registration.is_open();
-    if (message.has_key && is_offered && (memory_of(send) != nullptr || take_memory(send))) {
+    if (message.has_key &&
+        (memory_of(send) != nullptr || (send.registration.is_open() && take_memory(send)))) {
         const Lane lane = request->endpoint->one_sided_lane();
         send.remote = new (std::nothrow) RemoteMemory;
         if (send.remote != nullptr) {
