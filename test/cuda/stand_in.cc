@@ -32,12 +32,13 @@
 #include "uct/cuda/kernels.h"
 #include "uct/cuda/resident_queue.h"
 
-namespace abi = uct::cuda::abi;
+namespace uct::cuda {
+
 using abi::Result;
 
 // --- what the driver's handles point to; never freed, so that a stale one is recognised ---
 
-namespace uct::cuda::abi {
+namespace abi {
 
 struct ContextObject {
     Device device = 0;
@@ -84,7 +85,7 @@ struct PoolObject {
     bool is_exported = false;
 };
 
-}  // namespace uct::cuda::abi
+}  // namespace abi
 
 namespace {
 
@@ -1725,3 +1726,5 @@ __attribute__((visibility("default"))) void stand_in_cuda_set_faults(const char*
 }
 
 }  // extern "C"
+
+}  // namespace uct::cuda

@@ -6,7 +6,7 @@
 
 #include "uct/cuda/abi.h"
 
-namespace abi = uct::cuda::abi;
+namespace uct::cuda {
 
 static_assert(abi::kSuccess == CUDA_SUCCESS && abi::kInvalidValue == CUDA_ERROR_INVALID_VALUE);
 static_assert(abi::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
@@ -92,3 +92,5 @@ static_assert(abi::kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(abi::kHandleDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(abi::kHandleFabric == CU_MEM_HANDLE_TYPE_FABRIC);
 static_assert(abi::kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+}  // namespace uct::cuda

@@ -58,7 +58,7 @@ class DirectQueue {
     static constexpr size_t kLeastCut = 4096, kParts = 264;
 
     // The copy that was handed over last. 0: none
-    struct Latest {
+    struct alignas(8) Latest {
         uint32_t number = 0;
         Direction stream = Direction::kWithin;
     };
