@@ -17,7 +17,7 @@ using namespace ucp;
 
 namespace {
 
-// Parts are ordinary operations of the interface.
+// Carries out parts by the ordinary functions of the interface.
 class WorkerParts final : public StreamParts {
   public:
     explicit WorkerParts(Worker& worker) : worker_(worker) {}
@@ -372,5 +372,5 @@ void ucpx_worker_stop_thread(ucp_worker_h worker_h) {
     std::unique_ptr<ProgressThread> ending;
     GateLock lock(worker.gate());
     if (worker.on_stream() != nullptr) ending = std::move(worker.on_stream()->thread());
-    // It may wait for the lock: that is given up first, and then the thread is waited for.
+    // The thread may wait for the lock: the lock is given up before `ending` joins it.
 }

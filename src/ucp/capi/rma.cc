@@ -46,7 +46,8 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
     return UCS_OK;
 }
 
-// A put or get that is none of contiguous bytes: a list of pieces, or refused with `status`.
+// A put or get of another datatype than contiguous bytes: a list of pieces, or else refused with
+// `status`.
 [[gnu::noinline]] ucs_status_ptr_t start_list(Endpoint& endpoint, const void* local, size_t count,
                                               const ucp_request_param_t& param, bool is_put,
                                               ucs_status_t status) try {
@@ -309,7 +310,7 @@ ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t 
     GateLock lock(endpoint.gate());
     const ucs_status_t posted = worker_of(endpoint).one_sided().atomic_implicit(
         endpoint, arguments, remote_addr, unwrap(rkey));
-    // Runtimes take anything else for a failure.
+    // UCS_OK also if it is still under way: runtimes take anything else for a failure.
     return posted == UCS_INPROGRESS ? UCS_OK : posted;
 } catch (const std::bad_alloc&) {
     return UCS_ERR_NO_MEMORY;

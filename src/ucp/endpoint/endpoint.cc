@@ -35,7 +35,8 @@ bool Endpoint::pass_devices(const void* buffer, size_t bytes, uint32_t tracker) 
 }
 
 void Endpoint::count_send(size_t bytes) {
-    // From here on counting costs nothing beside sending, and few are sent in a sampling window.
+    // Longer messages are always counted: that costs nothing beside sending them, and sampling
+    // windows would see few.
     constexpr size_t kAlwaysCounted = 65536;
     if (bytes >= kAlwaysCounted) {
         gate().count(tracker_hook_, remote_uuid_, bytes);
@@ -219,8 +220,8 @@ void Endpoint::update_fast_path() {
         std::min<size_t>({attributes->am.max_short, host_->short_limit, INT32_MAX});
     locked_short_limit_ = is_fast ? static_cast<int32_t>(limit) : -1;
     acts_in_place_ = !is_failed() && !has_backlog_ && !is_waiting();
-    // Several threads read the other one without the lock: it is never written then, and they
-    // take the lock first.
+    // Threads read short_limit_ without the lock: with several it is never written, and each takes
+    // the lock first.
     if (!gate().has_threads()) short_limit_ = locked_short_limit_;
 }
 

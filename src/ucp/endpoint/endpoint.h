@@ -53,8 +53,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint64_t next_message() const { return host_->next_message(); }
     // Atomics of adapters that are not atomic with the CPU's may be used: all use them.
     bool uses_device_atomics() const { return host_->interfaces.uses_device_atomics(); }
-    // Is the message that is being handled from this peer, if the transport knows? Else it is
-    // refused.
+    // Whether the message that is being handled is from this peer, as far as the transport knows.
+    // If not the message is refused.
     bool admits(AmId id) const;
     uint64_t remote_uuid() const { return remote_uuid_; }
     // Names the endpoint within its worker; never used twice.
@@ -79,13 +79,13 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // True if a message that is posted on tx_lane() right now keeps its place among the others.
     bool message_ready() const;
     ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
-    // The usage tracker is armed: count a send.
+    // Count a send. Only while the usage tracker is armed.
     void touch(size_t bytes) { gate().touch(tracker_hook_, remote_uuid_, bytes); }
-    // The same, if it is armed for one thread.
+    // Count a send if the usage tracker is armed and the worker is of one thread.
     void touch_if_unlocked(size_t bytes) {
         if ((gate().bits() & Gate::kTracker) != 0) touch(bytes);
     }
-    // Sends are counted, for one thread, or buffers are looked at.
+    // True if sends are counted (worker of one thread), or buffers may lie in memory of devices.
     bool is_watched() const { return (gate().bits() & (Gate::kTracker | Gate::kDevices)) != 0; }
     // The buffer may lie in the memory of a device; the long way finds out.
     bool may_be_on_device(const void* buffer) const {
@@ -115,12 +115,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         return !has_backlog_ && status_ == UCS_OK && fence_seen_ == host_->fence_sequence &&
                (one_sided_fenced_ == 0 || one_sided_fenced_ == one_sided_bit());
     }
-    // True if this processor may do one in memory that is mapped here (uct::MappedRegion), in place
-    // of the lanes, which hear nothing of it: it is done within the call.
+    // True if this processor may do a one-sided operation by itself, in memory of the peer that is
+    // mapped here (uct::MappedRegion), without a lane and within the call.
     [[gnu::always_inline]] bool may_act_in_place() {
         return is_unfenced() || (acts_in_place_ && pass_fence());
     }
-    // The same where no fence has to be passed first.
+    // True as well, but only if no fence has to be passed first.
     [[gnu::always_inline]] bool is_unfenced() const {
         return acts_in_place_ && fence_seen_ == host_->fence_sequence && one_sided_fenced_ == 0;
     }
@@ -184,9 +184,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // It works, and all that was started is done: there is nothing for a flush to wait for.
     // Whatever ends that, but on a lane, clears EndpointHost::is_settled.
     bool is_flushed() const;
-    // Those of this endpoint and of the others, that the program has begun.
+    // Flushes that the program has begun, of all endpoints of the worker.
     uint32_t flushes() const { return host_->flushes; }
-    // All with lower numbers have finished.
+    // Remote operations with lower numbers have finished.
     uint32_t remote_finished() const { return remote_finished_; }
 
     // --- failure ---
@@ -216,7 +216,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     bool is_to_be_purged() const {
         return failure_ == Failure::kToPurge || failure_ == Failure::kToPurgeAndTell;
     }
-    // That is being done. @param has_failed  not all of it could be: it is to be done again
+    // The purge was tried.
+    // @param has_failed  not all of it could be done: it is to be tried again
     void note_purge(bool has_failed) { failure_ = failure_of(has_failed, is_untold()); }
 
     // --- its life ---
@@ -245,7 +246,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // The peer's HELLO came: it may name us at any time.
     bool peer_has_greeted() const { return peer_has_greeted_; }
     void set_peer_has_greeted() { peer_has_greeted_ = true; }
-    // The program has had it as the way to answer a message: what it does there is its own, too.
+    // The program has got it as reply endpoint of a message: operations on it are the program's,
+    // too.
     bool is_lent() const { return is_lent_; }
     void set_lent() { is_lent_ = true; }
     // Both sides have a dedicated transport beside the scalable one.
@@ -285,11 +287,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Lane scalable_lane() const { return {*scalable_, configuration_->scalable(), domains()}; }
     LaneState* lane_state() const { return lane_state_; }
     Lane dedicated_lane() const;
-    // What is posted on it goes to the scalable lane.
+    // Whether messages on that lane go over the scalable one: it is that, or the ordered lane on
+    // top of it.
     bool is_scalable(const uct::Endpoint* lane) const;
-    // Has a dedicated lane from now on, which its direction does not use yet.
+    // Gives it a dedicated lane, which its direction does not use yet.
     void attach_lane(std::unique_ptr<LaneState> state);
-    // Has none any more; lanes_changed() is to follow. Null if there was none.
+    // Takes its dedicated lane; null if there was none. lanes_changed() is to follow.
     std::unique_ptr<LaneState> detach_lane();
     // All one-sided operations on the dedicated lane are done.
     void dedicated_drained() { forget_one_sided(kDedicatedBit); }
@@ -316,7 +319,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // The domains of its lanes and of its rails, as many as `pairs` takes: what the keys of a bulk
     // transfer are opened for.
     std::span<const DomainPair> domain_pairs(std::span<DomainPair> pairs) const;
-    // Place of one of its lanes' transports in the InterfaceSet.
+    // Number of a lane's transport in the InterfaceSet.
     unsigned interface_of(const Lane& lane) const;
     // The peer is not known yet.
     bool is_waiting() const { return remote_uuid_ == 0; }
@@ -332,13 +335,13 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     }
     // Whether all that was posted on one of the lanes is complete since it is gone or about to.
     bool is_drained(const uct::Endpoint* lane) const;
-    // Of short messages on the lane of the moment, in bytes; -1 if none may go that way.
+    // The longest short message that the current lane takes, in bytes; -1 if none may go that way.
     ptrdiff_t short_limit() const { return locked_short_limit_; }
 
     // Lanes or directions changed: choose again where to wait, and post what may be posted.
     void lanes_changed();
     void pump();
-    // In the next progress of the worker.
+    // pump() in the next progress of the worker.
     void pump_later();
     // What pump_later() put off.
     void pump_now();

@@ -15,12 +15,13 @@ namespace ucp {
 
 class Endpoint;
 
-// What the driver of dedicated lanes is told about endpoints, by whoever makes and ends them.
+// What the driver of dedicated lanes is told about endpoints, by those parts that make and end
+// them.
 class LaneEvents {
   public:
     // An endpoint was given to the user, or got its peer.
     virtual void endpoint_created(Endpoint& endpoint) = 0;
-    // The tracker knows it under a name that is no more its own.
+    // The tracker knows the endpoint by an id that is not its own any more.
     virtual void endpoint_renamed(Endpoint& endpoint) = 0;
     // Does the endpoint hold a dedicated lane, or negotiate one?
     virtual bool has_link(const Endpoint& endpoint) const = 0;
@@ -36,23 +37,23 @@ class Worker;
 // What endpoints report to the worker that owns them.
 class EndpointEvents {
   public:
-    // Its status is set; what it holds is to be failed in the next progress.
+    // The endpoint's status is set; its requests are to be failed in the next progress.
     virtual void endpoint_failed(Endpoint& endpoint) = 0;
     // A message begins to wait for room on the dedicated lane.
     virtual void lane_full(Endpoint& endpoint) = 0;
     // The marker that ends the scalable lane's part was posted.
     virtual void marker_posted(Endpoint& endpoint) = 0;
-    // There is no memory to tell a peer of a reset, or for a control message: tell_peer() or
-    // retry_controls() is to be called in some time.
+    // There is no memory to tell a peer of a reset, or for a control message: call tell_peer() or
+    // retry_controls() some time later.
     virtual void retry_later() = 0;
-    // Its peer knows of the reset, or will.
+    // The endpoint's peer knows of the reset, or will learn of it.
     virtual void reset_told(Endpoint& endpoint) = 0;
 
   protected:
     ~EndpointEvents() = default;
 };
 
-// What all endpoints of a worker share. Lives as long as they.
+// What all endpoints of a worker share. Outlives them.
 struct EndpointHost {
     EndpointHost(uint64_t own_uuid, RequestPool& pool, InterfaceSet& transports, DomainSet& memory,
                  EndpointEvents& listener, Worker* worker)
@@ -69,12 +70,11 @@ struct EndpointHost {
     uint32_t fence_sequence = ucs::first_number();
     size_t short_limit = SIZE_MAX;  // bytes of the longest message by am_short
 
-    // A flush has found that no endpoint holds anything for it to wait for, and nothing has
-    // happened since that might change it: it need ask the lanes only. Whoever may change it clears
-    // this.
+    // True if no endpoint holds anything that a flush would wait for, so that a flush need ask the
+    // lanes only. A flush that finds it so sets this; whatever may change it clears it.
     bool is_settled = false;
 
-    // That the program has begun, and that had something to wait for.
+    // Flushes that the program has begun, and that had something to wait for.
     uint32_t flushes = 0;
 
     const uint64_t uuid;

@@ -68,8 +68,8 @@ struct LaneState final : uct::ReceiveGate {
     void posted() {
         if (direction != nullptr) direction->tx.posted();
     }
-    // Everything of this end is complete and nothing more is posted: once the peer knows, its end
-    // goes at any time. So a flush must leave the lane alone from here on.
+    // All of this end is complete and nothing more is posted. Once the peer knows it may destroy
+    // its end at any time: a flush must not use the lane from here on.
     bool drained() const { return flush.is_done; }
 
     Endpoint& endpoint;

@@ -22,8 +22,8 @@ Backlog& Endpoint::backlog() {
     return *backlog_;
 }
 
-// While control messages are posted for a request. They may change the lane, and what waits must
-// not go by a call from within: the request may be the first of it.
+// Lives while control messages are posted for a request. They may change the lane, and pump() must
+// not post what waits meanwhile: the request may be the first of it.
 class Endpoint::MakingWay {
   public:
     explicit MakingWay(Endpoint& endpoint)
@@ -101,7 +101,7 @@ ucs_status_t Endpoint::post_reset() {
         ucs::log_debug("worker {:016x} is not told yet that its endpoint fails", remote_uuid_);
     }
     if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) return status;
-    // Where the lane has failed as well, the peer learns it by that.
+    // Any other error is the lane's: the peer learns of the failure by that.
     told();
     return UCS_OK;
 }
@@ -139,12 +139,12 @@ void Endpoint::start_within(Request& part, Request& whole) {
 }
 
 bool Endpoint::enqueue(Request& request) {
-    // A message that has begun has to go on.
+    // Without memory to wait in the endpoint fails, since a message that has begun has to go on.
     if (with_memory([this] { backlog(); }) != UCS_OK) return false;
     request.flags |= Request::kQueued;
     RequestQueue& queue = backlog_->requests;
-    // Two workers' fences that wait for answers, each queued behind the other's, would wait for
-    // ever.
+    // What a fence may wait for goes before the rest: were the answers of two workers queued each
+    // behind a fence that waits for the other one, both would wait for ever.
     const auto place = (request.flags & Request::kAwaited) == 0
                            ? queue.end()
                            : std::ranges::find_if(queue, [](const Request& other) {
@@ -187,7 +187,8 @@ std::optional<Endpoint::Step> Endpoint::next_step() {
 
 namespace {
 
-// One-sided operations, also those that go as messages; but not what others' fences wait for.
+// One-sided operations, also those that go as messages; but not answers that a peer's fence may
+// wait for.
 bool obeys_fences(const Request& request) {
     constexpr uint32_t kRelevant = Request::kEmulated | Request::kAwaited;
     return request.order == Request::Order::kOneSided ||
@@ -205,7 +206,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
         }
         return Step{Step::Kind::kRequest, dedicated_lane(), &request};
     }
-    // Operations before the fence that end with the peer's answer.
+    // Behind a fence: operations before it that end with the peer's answer have to end first.
     const bool is_one_sided = request.order == Request::Order::kOneSided;
     if (obeys_fences(request) && fence_seen_ != request.fence && has_remote_operations()) {
         return {};
@@ -214,8 +215,8 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     if (obeys_fences(request)) {
         const Lane lane = one_sided_lane();
         if (lane_state_->fence.running) return {};
-        // What a fence on one lane orders is ordered there only, and messages have lanes of their
-        // own while these change.
+        // A transport's fence orders operations of its own lane only: what went before on another
+        // one has to be flushed, and before a message, which may take any lane, all of it.
         uint8_t before = one_sided_fenced_;
         if (fence_seen_ != request.fence) before |= one_sided_used_;
         const uint8_t same = is_one_sided ? lane_bit(lane) : uint8_t{0};
@@ -229,7 +230,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     const lanes::TxDirection& direction = lane_state_->direction->tx;
     if (!direction.may_post()) return {};
     if (direction.is_ordered()) {
-        // Until then the fast path still takes the dedicated lane.
+        // The ordered lane is not there yet: until it is the fast path takes the dedicated one.
         if (lane_state_->ordered == nullptr) return {};
         return Step{Step::Kind::kRequest, lane_state_->ordered->lane(), &request};
     }
@@ -245,14 +246,14 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
     if ((request.flags & Request::kNeedsGreeting) != 0 && greeting_ != Greeting::kPosted) {
         const MakingWay way(*this);
         const ucs_status_t status = greet();
-        // Its lane may be another now.
+        // The request's lane may be another one now: choose again.
         return status == UCS_OK ? UCS_INPROGRESS : status;
     }
     if (obeys_fences(request) && fence_seen_ != request.fence) {
         if (one_sided_used_ != 0) {
             const ucs_status_t status = lane.endpoint.fence();
             if (status != UCS_OK) return status;
-            // Messages know nothing of copies that this processor goes on with.
+            // A message would overtake copies that this processor still does for the lane.
             const bool overtakes = request.order != Request::Order::kOneSided &&
                                    (lane.attributes.capabilities & uct::kCopies) != 0;
             if (overtakes && lane.endpoint.flush(nullptr) == UCS_INPROGRESS)
@@ -277,7 +278,7 @@ void Endpoint::obey_fence(uint32_t fence) {
     one_sided_fenced_ |= one_sided_used_;
     one_sided_used_ = 0;
     fence_seen_ = fence;
-    // What was done in place is behind no lane's fence.
+    // For what this processor did in mapped memory, which no lane's fence orders.
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -289,7 +290,7 @@ bool Endpoint::pass_fence() {
         obey_fence(host_->fence_sequence);
     }
     if (one_sided_fenced_ == 0) return true;
-    // A lane that lets accesses pass has ended the copies before its fence.
+    // Memory may be accessed past a lane only when its copies before the fence have ended.
     const auto passes = [](const uct::Endpoint* lane) {
         return lane != nullptr && lane->may_access_mapped();
     };
@@ -352,13 +353,14 @@ ucs_status_t Endpoint::take_request(Request& request, const Lane& lane) {
     if (status == UCS_INPROGRESS) return UCS_OK;
     if (status == UCS_ERR_NO_RESOURCE) return status;
     if (!dequeue(request)) return UCS_OK;
-    // Its call has told the program that it would go.
+    // The program's call has returned: a message must not go missing.
     if (status == UCS_ERR_NO_MEMORY && request.order == Request::Order::kMessage) out_of_memory();
     end_posting(request, status);
     return UCS_OK;
 }
 
-// A request that could not be posted gets no answer either: that reference goes as well.
+// A request that could not be posted gets no answer either: the reference that the answer would
+// have given back goes as well.
 void Endpoint::end_posting(Request& request, ucs_status_t status) {
     if (status != UCS_OK && request.wire_id != 0) {
         host_->requests.unname(request);
@@ -467,7 +469,7 @@ void Endpoint::greet_again() {
 
 void Endpoint::queue_hello() {
     if (is_stranger()) {
-        // It has an endpoint to this worker, and knows all that it is to know.
+        // A stranger has an endpoint to this worker, and is not told its address.
         greeting_ = Greeting::kPosted;
         return;
     }
@@ -487,7 +489,7 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
         fail(UCS_ERR_EXCEEDS_LIMIT);
         return;
     }
-    // Most find room: those are not copied first.
+    // Most messages find room at once and need not be copied.
     const bool is_first = backlog_ == nullptr ||
                           (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
     if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
@@ -545,7 +547,8 @@ void Endpoint::pump_controls() {
     if (backlog_ == nullptr) return;
     LaneWait& wait = backlog_->control_wait;
     while (wait.lane == nullptr && post_controls() == UCS_ERR_NO_RESOURCE) {
-        // What the posted ones brought about may have found as little room, and wait already.
+        // Messages that were posted may have led to others that found no room either, and wait
+        // already.
         if (wait.lane == nullptr) wait.begin(*scalable_);
     }
 }
@@ -558,20 +561,20 @@ void Endpoint::retry_controls() {
 
 // --- called by a lane that has room again ---
 
-// Inside a transport's call a wait can neither leave its queue nor join another: `serving` makes
-// pump() keep off, and what has to go on elsewhere is left to the worker's progress.
+// Within the transport's call a wait can neither leave its queue nor join another one: `serving`
+// keeps pump() from that, and what has to go on another lane is left to the worker's progress.
 ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
     auto& wait = *static_cast<LaneWait*>(pending);
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
     const auto no_room = [&] {
         wait.serving = false;
-        // What finds no memory has room: the worker's next try goes on.
+        // It was memory that was missing, not room: the worker tries again later.
         if (!endpoint.backlog_->is_starved) return UCS_ERR_NO_RESOURCE;
         wait.lane = nullptr;
         return UCS_OK;
     };
-    // Control messages go first, and what is tried here may need one of them.
+    // Control messages go first: what is tried here may need one of them.
     if (endpoint.is_scalable(wait.lane) && endpoint.post_controls() != UCS_OK) return no_room();
     const auto step = endpoint.next_step();
     if (step && &step->lane.endpoint == wait.lane) {

@@ -60,7 +60,8 @@ Switch* Negotiator::switch_of(Peer peer) {
 
 Negotiator::Order Negotiator::order_of(Peer peer, Epoch epoch) const {
     const Link* link = find(peer);
-    // Its sender's FLUSHED, by which a round ends as agreed, comes after its ordered messages.
+    // In any other state the round was lost: FLUSHED, by which a round ends as agreed, comes behind
+    // all ordered messages of its sender.
     const bool is_switched =
         link != nullptr && link->epoch == epoch &&
         (link->state == LinkState::kSwitching || link->state == LinkState::kEstablished ||
@@ -75,7 +76,7 @@ bool Negotiator::is_empty(const Link& link) {
            !link.owes_score;
 }
 
-// The lowest link that nothing but its score keeps.
+// The lowest link that is kept for its score alone.
 Link* Negotiator::lowest_idle(Pool pool) {
     return static_cast<Link*>(
         scoreboard_.ranking(pool).worst_of(Role::kCandidate, [](const Ranking::Member& member) {
@@ -84,7 +85,7 @@ Link* Negotiator::lowest_idle(Pool pool) {
         }));
 }
 
-// Drops that, if it is below `score`.
+// Drops the lowest idle link, if it is below `score`.
 bool Negotiator::make_room(Score score) {
     Link* lowest = nullptr;
     for (const Pool pool : kPools) {
@@ -102,13 +103,14 @@ bool Negotiator::make_room(Score score) {
     return true;
 }
 
-// The record of `peer`, made if there is room or it is worth more than another; `always` makes it.
+// The record of `peer`. It is made if there is room, if `score` is above that of a link that can be
+// dropped, or if `always`.
 Link* Negotiator::track(Peer peer, Score score, bool always) {
     if (links_.contains(peer)) return lookup(peer);
     if (links_.size() >= state_.config.max_links && !make_room(score) && !always) return nullptr;
     const PeerId id = sink_.identify(peer);
     if (id.worker == state_.worker) return nullptr;
-    // What events about all links take of these is there from now on.
+    // Room for an event that concerns all links: events do not allocate.
     state_.actions.make_room(links_.size() + 1);
     reserve_for(state_.touched, links_.size() + 1);
     reserve_for(deferred_, links_.size() + 1);
@@ -152,7 +154,7 @@ void Negotiator::advance(Time now) {
     scores_are_partial_ = false;
     is_unsettled_ = false;
     kept_.drop_expired();
-    // Those of many links may be due together: the rest waits for the next call.
+    // Timers of many links may be due together: the rest waits for the next call.
     constexpr unsigned kMostAtOnce = 3;
     for (unsigned count = 0; count < kMostAtOnce && !by_deadline_.empty() &&
                              by_deadline_.begin()->deadline <= state_.now;
@@ -191,7 +193,7 @@ void Negotiator::expire(Link& link) {
 void Negotiator::make_progress() {
     step_down_touched();
     is_behind_ = false;
-    // With a part of an interval's scores its first links would win for being the first.
+    // Nothing is decided on a part of an interval's scores: the links that come first would win.
     const bool may_decide = !is_unsettled_ && !scores_are_partial_;
     for (const Pool pool : kPools) {
         Ranking& ranking = scoreboard_.ranking(pool);
@@ -200,7 +202,7 @@ void Negotiator::make_progress() {
             if (!ranking.demote_cold(*this, moves_left_)) is_behind_ = true;
             answer_deferred(pool);
         }
-        // Messages that came together may make room for many lanes.
+        // Not between messages that have come together: they may make room for many lanes.
         if (!is_unsettled_) make_lanes(pool);
         // One request at a time.
         if (may_decide && !closing_ && (outstanding(pool) == nullptr || yields_request(pool)))
@@ -220,7 +222,7 @@ bool Negotiator::may_move(unsigned moves) {
 }
 
 void Negotiator::step_down_touched() {
-    // More of them may be touched here, but none that is Established by that.
+    // The loop may touch further links, but makes none Established.
     for (std::size_t i = 0; i < state_.touched.size(); ++i) {
         Link& link = *state_.touched[i];
         if (link.state != LinkState::kEstablished) continue;
@@ -239,7 +241,7 @@ void Negotiator::make_lanes(Pool pool) {
     while (rounds_.committed() != 0) {
         Ranking& ranking = scoreboard_.ranking(pool);
         Ranking::Member* next = ranking.best_of(Role::kEntering, is_committed);
-        // One that has waited for long.
+        // An overdue one, which stands back for the others.
         if (next == nullptr) next = ranking.best_of(Role::kIncumbent, is_committed);
         if (next == nullptr) return;  // it is of another pool
         auto& link = static_cast<Link&>(*next);
@@ -248,7 +250,7 @@ void Negotiator::make_lanes(Pool pool) {
     }
 }
 
-// A slot that is free, or that only a peer who does not answer keeps from being so.
+// Is a slot free, or becomes so if the lane of a peer that does not answer is parked?
 bool Negotiator::find_slot(const Link& next) {
     const std::uint32_t cap = state_.config.cap_of(next.pool);
     if (rounds_.held(next.pool) < cap) return true;
@@ -257,8 +259,8 @@ bool Negotiator::find_slot(const Link& next) {
             return Rounds::may_park(static_cast<const Link&>(member));
         });
     if (found == nullptr) return false;
-    // Whoever is parked makes room for a lane that is made in the same call: it may be a kept one,
-    // which takes a place beside the slots until then.
+    // To park one and to make the other's lane belong in the same call: a kept lane that is taken
+    // back has its place beside the slots until then.
     if (moves_left_ < kMovesOfALane) {
         is_behind_ = true;
         return false;
@@ -268,7 +270,7 @@ bool Negotiator::find_slot(const Link& next) {
     return rounds_.held(next.pool) < cap;
 }
 
-// Only what the event touched can have got another one.
+// Deadlines of the links that the event touched: others have not changed.
 void Negotiator::keep_deadlines() {
     for (Link* link : state_.touched) {
         link->is_touched = false;
@@ -319,7 +321,7 @@ bool Negotiator::consistent() const {
         }
         if (link.life == Link::Life::kGone && link.state != LinkState::kReleasing) return false;
         if (link.standing.rank != link.rank()) return false;
-        // Time changes roles in advance().
+        // Once its deadline is over, advance() corrects the role.
         if (link.deadline > state_.now && link.standing.role != scoreboard_.role_of(link)) {
             return false;
         }
@@ -352,7 +354,8 @@ void Negotiator::on_scores(std::span<const Measured> some, bool are_all) {
     for (const Measured& measured : some) take_score(measured);
 }
 
-// While slots are free nobody is replaced, and the doubt keeps nobody out.
+// The doubt is taken off the score of a link that would replace another one; where slots are free
+// it replaces none.
 void Negotiator::take_score(const Measured& measured) {
     Link* link = lookup(measured.peer);
     const Pool pool = link != nullptr ? link->pool : sink_.pool_of(measured.peer);
@@ -402,10 +405,11 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
                 denial.type = MessageType::kDeny;
                 denial.epoch = message.epoch;
                 denial.deny = may_track ? DenyReason::kBusy : DenyReason::kRefused;
-                // Who could not get a slot anyhow does not ask again soon: there may be many.
+                // A peer that could not get a slot anyhow is told the floor, so that it does not
+                // ask again soon: there may be many.
                 Ranking& ranking = scoreboard_.ranking(pool);
                 Rank floor = ranking.floor_of(ranking.worst_holder());
-                // All that have a record come before who gets none.
+                // A link without a record comes behind all that have one.
                 if (const Link* lowest = lowest_idle(pool)) floor = std::max(floor, lowest->rank());
                 if (may_track && ranking.free_places() == 0 && message.estimate < floor.score) {
                     denial.deny = DenyReason::kOutranked;
@@ -425,7 +429,7 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
     }
 }
 
-// What is about a round of a known link.
+// A message about a round of a known link.
 ucs_status_t Negotiator::on_answer(Link& link, const Message& message) {
     const bool awaits_answer =
         link.state == LinkState::kRequested || link.state == LinkState::kWithdrawing;
@@ -584,7 +588,7 @@ void Negotiator::close(Link& link) {
     if (holds_nothing) state_.actions.add<&Sink::closed>(link.peer);
 }
 
-// Gives up whatever the link has or is after, as far as that can be done now.
+// Gives up what the link has or asks for, as far as that can be done now.
 void Negotiator::step_down(Link& link, Reason reason) {
     const auto why =
         reason == Reason::kClosing ? WithdrawReason::kClosing : WithdrawReason::kPolicy;

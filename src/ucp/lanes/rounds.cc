@@ -87,7 +87,7 @@ void Rounds::restart_timer(Link& link) {
     } else if (waits_for_peer(link.state)) {
         link.timer = state_.now + (config.wait_timeout << doublings);
     } else if (link.state == LinkState::kEstablished) {
-        // A peer that has lost the round would not miss it.
+        // Ask from time to time: a peer that has lost the round notices nothing by itself.
         link.timer = state_.now + (config.stale_after << doublings);
     } else {
         link.timer = kNever;
@@ -122,14 +122,15 @@ void Rounds::back_off(Link& link, Time base, Time most) {
 
 void Rounds::commit(Link& link, Epoch kept, Reason reason) {
     link.round.kept = kept;
-    // What one end alone has kept is of no use.
+    // A lane that only one end has kept is of no use.
     if (kept == 0) kept_.drop(link.id());
     set_state(link, LinkState::kCommitted, reason);
 }
 
 void Rounds::create(Link& link) {
     assert(link.state == LinkState::kCommitted);
-    // It may be lost. The peer, which has its own, will find that the new one is another.
+    // The kept lane may be lost. Then a new one is made, and the peer sees that it is not the one
+    // that it has kept.
     const bool is_kept = link.round.kept != 0 && kept_.take(link.id(), link.round.kept);
     state_.counters.reused += is_kept;
     link.round.lane = Lane::kCreating;
@@ -263,7 +264,8 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
         case MessageType::kDmark:
             if (round.peer != PeerStep::kMark) break;
             if (state == LinkState::kSwitching && !may_demote(link)) {
-                // This end's own MARK waits for room: it follows, and answers, when that is posted.
+                // This end's own MARK still waits for room: the demotion, which answers, follows
+                // when that is posted.
                 round.peer = PeerStep::kDmark;
                 round.direction.rx.dmark();
                 state_.actions.add<&Sink::open_early>(link.peer);

@@ -32,8 +32,8 @@ unsigned prot_of(uct::PeerRights rights) {
     return prot;
 }
 
-// Brings all pages in, for writes if they may be written. What devices have registered stays;
-// kernels before 5.14 leave it at that.
+// Brings all pages in, writable if they may be written (UCP_MEM_MAP_LOCK). Kernels before 5.14
+// cannot: there only what devices pin stays.
 void bring_in(void* address, size_t length) {
 #if defined(MADV_POPULATE_READ) && defined(MADV_POPULATE_WRITE)
     if (length == 0) return;
@@ -102,7 +102,8 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
     if (status == UCS_OK && (flags & UCP_MEM_MAP_LOCK) != 0 &&
         memory->type_ == UCS_MEMORY_TYPE_HOST)
         bring_in(memory->address_, memory->length_);
-    // Memory of ours goes with its handle, and the rights of peers must end with it.
+    // Not kept in the cache: memory that is allocated here is freed with its handle, and peers'
+    // rights must end with theirs.
     const bool is_kept = !allocate && (prot & kRemoteAccesses) == 0;
     if (status == UCS_OK)
         status = memory->register_everywhere(is_kept ? domains.registrations() : nullptr);
@@ -157,14 +158,15 @@ ucs_status_t Memory::create_on_demand(DomainSet& domains, void* address, size_t 
     memory->prot_ = prot_of(rights);
     if (length > 0) {
         DomainLock lock(domains);
-        // Of a device's memory the allocation's number alone tells whether it is still the same.
+        // Memory of a device is cached only if its allocation has a number, which tells whether it
+        // is still the same.
         const bool is_known = found.type == UCS_MEMORY_TYPE_HOST || found.allocation != 0;
         RegistrationCache* const cache = is_known ? domains.registrations() : nullptr;
         const bool may_be_kept =
             rights == uct::PeerRights::kNone ||
             (rights == uct::PeerRights::kRead && std::ranges::any_of(domains.list(), pins_pages));
         if (cache != nullptr && may_be_kept) memory->cached_ = cache->get(address, length, found);
-        // What is only read is announced by the entries of its key: nobody can name it.
+        // Only memory that peers may write needs a name: they read by the key alone.
         if (uct::allows(rights, uct::PeerRights::kWrite))
             memory->region_ = domains.regions().add(*memory);
     }
@@ -203,7 +205,8 @@ uct::MemoryHandle* Memory::register_with(unsigned domain) const {
             domains_.registrations()->handle(*cached_, domain, rights());
         if (handle != nullptr) return handle;
     }
-    // The region may hold more than the buffer: what stands beside it need not be registered.
+    // The cached region may hold more than the buffer, and not all of that may be fit for
+    // registration: try the buffer alone.
     uct::MemoryHandle* const handle = register_alone(domain);
     if (handle == nullptr) refused_ = domain;
     return handle;
@@ -269,7 +272,8 @@ ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
     DomainLock lock(domains_);
     handles_.assign(domains_.size(), nullptr);
     if (length_ == 0) return UCS_OK;
-    // What no adapter takes of a device's memory is emulated, which needs its region alone.
+    // Memory of a device that no adapter takes is reached by emulation, which needs the region
+    // only.
     if (type_ != UCS_MEMORY_TYPE_HOST) {
         for (unsigned i = 0; i < handles_.size(); ++i) (void)register_alone(i);
         region_ = domains_.regions().add(*this);

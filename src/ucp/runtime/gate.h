@@ -30,10 +30,10 @@ class Gate {
     };
     static constexpr uint32_t kAnyTracker = kTracker | kTrackerLocked;
 
-    // Who sleeps for the worker while other threads may call it.
+    // A thread of the library that sleeps for the worker while threads of the program may call it.
     class Sleeper {
       public:
-        // A call of a thread that holds the lock is about to end: it may have left work behind.
+        // Called by a thread that is about to give up the lock: its call may have left work behind.
         virtual void look_at_call() = 0;
 
       protected:
@@ -48,35 +48,35 @@ class Gate {
     bool has_threads() const { return (bits() & kThreads) != 0; }
     RecursiveLock& lock() { return lock_; }
 
-    // Several threads use the worker. Before any of them does.
+    // Call it for a worker of several threads, before any of them uses it.
     void set_threads() { set(kThreads, true); }
-    // Under the lock. Null: nobody sleeps.
+    // Call it under the lock. Null: nobody sleeps.
     void set_sleeper(Sleeper* sleeper) { sleeper_ = sleeper; }
     void end_call() {
         if (sleeper_ != nullptr) [[unlikely]]
             sleeper_->look_at_call();
     }
-    // Null: sends are never counted.
+    // @param tracker  null: sends are never counted
     void set_tracker(ucs::UsageTracker* tracker) { tracker_ = tracker; }
     ucs::UsageTracker* tracker() const { return tracker_; }
-    // The tracker was armed or disarmed.
+    // Call it when the tracker was armed or disarmed.
     void arm(bool armed) { set(has_threads() ? kTrackerLocked : kTracker, armed); }
 
-    // The tracker is armed: count a send to the peer.
+    // Count a send to the peer. Only while the tracker is armed.
     void touch(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {
         tracker_->touch(hook, peer, bytes);
     }
     void touch_if_armed(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {
         if ((bits() & kAnyTracker) != 0) touch(hook, peer, bytes);
     }
-    // A message of which every one is counted, whether the tracker is armed or not.
+    // Count a long message, of which every one counts, whether the tracker is armed or not.
     void count(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
         if (tracker_ != nullptr) tracker_->count(hook, peer, bytes);
     }
     static bool is_known_host(const void* buffer) {
         return ucs::MemoryGate::instance().is_known(reinterpret_cast<uintptr_t>(buffer));
     }
-    // With kDevices set.
+    // Whether the buffer is host memory. Only while kDevices is set.
     bool is_host(const void* buffer) {
         if (is_known_host(buffer)) [[likely]]
             return true;

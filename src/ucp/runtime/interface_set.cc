@@ -28,7 +28,8 @@ bool is_among_peers(AmId id) {
     }
 }
 
-// Messages of a worker to itself are there when the call that sent them returns.
+// Can a worker that sleeps be woken by it? Messages of a worker to itself need not: they are there
+// when the call that sends them returns.
 bool can_wake(const uct::InterfaceAttributes& attributes) {
     return (attributes.capabilities & uct::kEventFd) != 0 ||
            attributes.device_type == uct::DeviceType::kSelf;
@@ -46,7 +47,8 @@ InterfaceSet::InterfaceSet() {
 }
 
 void InterfaceSet::deliver(uint64_t worker, uint8_t id, void* data, size_t length) {
-    // It was admitted when it came, and need not be from whom another message comes from now.
+    // Handlers see this sender while the message is delivered. It was admitted when it came, and
+    // the message that is handled now may be another peer's.
     struct Its {
         Its(uct::PeerIdentity*& sender, uct::PeerIdentity& its)
             : place_(sender), sender_(std::exchange(sender, &its)) {}
@@ -87,8 +89,8 @@ void InterfaceSet::refuse_sender(AmId id, uint64_t claimed) {
     if (sender_ != nullptr) refuse(*sender_, id, claimed);
 }
 
-// Nothing may be missing among the messages of a peer, so that no later one is taken in its place:
-// no more of them are heard, over whichever transport.
+// A message of the peer is lost. A later one must not be taken in its place, so the peer is not
+// heard any more, over any transport.
 void InterfaceSet::corrupted(void* arg, uct::PeerIdentity* from) {
     auto& self = *static_cast<InterfaceSet*>(arg);
     uint64_t worker = self.uuid_;
@@ -131,7 +133,7 @@ bool InterfaceSet::admits(void* arg, uct::PeerIdentity& from, uint8_t id, const 
     return false;
 }
 
-// Some worker is cut off.
+// admits(), from the moment when a worker is cut off.
 bool InterfaceSet::admits_others(void* arg, uct::PeerIdentity& from, uint8_t id, const void* data,
                                  size_t length) {
     const auto& self = *static_cast<InterfaceSet*>(arg);
@@ -147,7 +149,7 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
     interface.domain = resource.domain;
     interface.kind = resource.kind;
     interface.distance = resource.distance;
-    // Steps of virtual time are counted.
+    // Not on a virtual clock, where each look counts as a step of time.
     interface.may_rest =
         resource.device_type == uct::DeviceType::kNetwork && !context.virtual_time();
     uct::MemoryDomain& domain = *context.domains()[resource.domain].memory;
@@ -219,9 +221,9 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     return UCS_OK;
 }
 
-// The same word must not be updated by an adapter and by a CPU: each would miss the other's. A
-// transport that has no atomics leaves them to the CPU; so does the scalable lane of ud_verbs, and
-// then the dedicated one must, too.
+// A word must not be updated by an adapter and by a CPU: each would miss the other's updates. If
+// one transport in use leaves atomics to the CPU, as the scalable lane of ud_verbs does, all have
+// to.
 void InterfaceSet::choose_atomics(AtomicMode mode) {
     const auto any = [&](uint32_t wanted, uint32_t has) {
         return std::ranges::any_of(interfaces_, [&](const auto& interface) {
@@ -276,7 +278,7 @@ void InterfaceSet::look_first_at(const uct::Interface* transport) {
     std::swap(memories_.front(), *std::ranges::find(memories_, transport, &Nearby::transport));
 }
 
-// Also where nothing is known to have come: time may bring something.
+// Polls interfaces that have nothing to tell, too: something may be due by time.
 unsigned InterfaceSet::poll_all() {
     until_all_ = kPollAll;
     unsigned events = 0;
@@ -299,7 +301,7 @@ unsigned InterfaceSet::poll_others(const Nearby& met, unsigned events) {
 
 unsigned InterfaceSet::poll_rest() {
     if (may_rest()) return 0;
-    // A program within one host.
+    // No network is in use: all processes are of this host.
     if (networks_.empty()) {
         rest_ = kSeldom * kPollAll - 1;
         return poll_all();

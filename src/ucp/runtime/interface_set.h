@@ -28,27 +28,30 @@ namespace ucp {
 class PeerNames {
   public:
     // A worker's address lists that name.
-    // @param overrules  whoever had the name before: the program itself brought the address
-    // @return false: it is another worker's
+    // @param overrules  takes the name from a worker that has it: the program itself brought the
+    // address
+    // @return false: the name is another worker's
     bool learn(uint64_t name, uint64_t worker, bool overrules);
-    // Nothing is left that knows the worker.
+    // No endpoint to the worker is left: its names are free.
     void forget(uint64_t worker);
-    // Who has that name; 0: nobody that is known.
+    // The worker that has the name; 0: none that is known.
     uint64_t worker_of(uint64_t name) const {
         const auto known = workers_.find(name);
         return known == workers_.end() ? 0 : known->second;
     }
-    // Whose the connection is; 0: nobody's that is known.
+    // The worker that the connection belongs to; 0: none that is known.
     uint64_t worker_of(const uct::PeerIdentity& peer) const {
         return peer.is_lane ? peer.worker : worker_of(peer.name);
     }
-    // Who pays for what comes over the connection: the worker whose it is, else the name.
+    // The account that pays for memory of the connection's messages: the worker's, or the name's if
+    // the worker is not known.
     uint64_t account_of(uct::PeerIdentity& peer) const {
         if (peer.account_generation != generation_) [[unlikely]]
             find_account(peer);
         return peer.account;
     }
-    // Its worker is a guest, who has a say in nothing but his endpoint. Until forget().
+    // The worker of that name is a guest, whose messages count for its own endpoint only. Until
+    // forget().
     void set_guest(uint64_t name) { guests_.insert(name); }
     bool is_guest(uint64_t name) const { return !guests_.empty() && guests_.contains(name); }
     // May messages of that connection be the worker's?
@@ -61,7 +64,7 @@ class PeerNames {
 
   private:
     void drop(uint64_t name, uint64_t worker);
-    // The same of a connection that has not been asked for, or of another worker's.
+    // is_from(), where the connection has not been looked up yet, or is another worker's.
     bool find_out(uct::PeerIdentity& peer, uint64_t worker);
     void find_account(uct::PeerIdentity& peer) const;
     // Has an address told which names the worker bears by the same kind of transport?
@@ -91,7 +94,8 @@ class InterfaceSet {
     // Where transports report failed endpoints: called from within their calls.
     struct ErrorHandler {
         void (*callback)(void* self, uct::Endpoint* lane, ucs_status_t status);
-        // There was no memory for a message. @param sender  its sender's uuid, if it names one
+        // A message was lost for lack of memory.
+        // @param sender  its sender's uuid, if it names one
         void (*message_lost)(void* self, std::optional<uint64_t> sender);
         // Nothing more is heard of that worker. @param why  UCS_ERR_EXCEEDS_LIMIT: it has more here
         // than it may (PeerMemory); UCS_ERR_IO_ERROR: a message was not what was sent
@@ -114,17 +118,19 @@ class InterfaceSet {
     void set_handler(AmId id, uct::AmHandler handler, void* argument) {
         handlers_.entries[static_cast<size_t>(id)] = {handler, argument};
     }
-    // For a dedicated queue pair that is to be made; none if all are in use that the process may
-    // have.
+    // A share of the budget for one more dedicated queue pair; an empty one if the budget is used
+    // up.
     QueuePairBudget::Share take_queue_pair(unsigned index, QueuePairBudget::Use use) {
         return queue_pair_budget_->take(interfaces_[index].domain, use);
     }
-    // How many more there are of that interface, and of all; UINT32_MAX: any number.
+    // How many more queue pairs the budgets of that interface's adapter and of the context allow;
+    // UINT32_MAX: any number.
     unsigned queue_pair_room_of(unsigned index) const {
         return queue_pair_budget_->room_of(interfaces_[index].domain);
     }
     unsigned queue_pair_room() const { return queue_pair_budget_->room(); }
-    // A queue pair less of one of them makes room for one of the other.
+    // Both interfaces are of one adapter: a queue pair less of the one makes room for one of the
+    // other.
     bool share_an_adapter(unsigned index, unsigned other) const {
         return queue_pair_budget_->share_an_adapter(interfaces_[index].domain,
                                                     interfaces_[other].domain);
@@ -141,7 +147,7 @@ class InterfaceSet {
     bool may_be_from(uint64_t worker) {
         return sender_ == nullptr || peers_.is_from(*sender_, worker);
     }
-    // The name that the message that is being handled bears; 0: it has none.
+    // The name of the connection of the message that is being handled; 0: it has none.
     uint64_t sender_name() const { return sender_ == nullptr ? 0 : sender_->name; }
     // Whose account the message that is being handled goes to: the worker's if it is known, else
     // the connection's name. @param claimed  whom it names itself; 0: nobody
@@ -153,7 +159,8 @@ class InterfaceSet {
     void too_much(uint64_t account);
     // One line for each peer: what it sends in another's name is dropped.
     void refuse_sender(AmId id, uint64_t claimed);
-    // There was no memory for a message. @param sender  its sender's uuid, if it names one
+    // A message was lost for lack of memory.
+    // @param sender  its sender's uuid, if it names one
     void message_lost(std::optional<uint64_t> sender) const {
         errors_.message_lost(errors_.self, sender);
     }

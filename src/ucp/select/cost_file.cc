@@ -273,7 +273,7 @@ std::string parse_costs(std::string_view text, const CostOwner& owner, Origin or
 }
 
 std::string default_cost_file(const ucs::Environment& environment, const CostOwner& owner) {
-    // A home that hosts of several kinds share has a file of each kind.
+    // A file for each kind of host: several may share a home directory.
     uint64_t hash = owner.cores;
     for (const std::string* fact : {&owner.processor, &owner.kernel, &owner.version}) {
         for (const char letter : *fact) hash = ucs::mix64(hash ^ static_cast<uint8_t>(letter));
@@ -360,7 +360,7 @@ void CostSharing::exchange(LearnedBook& book, ucs::Time now) {
     if (path_.empty()) return;
     constexpr int64_t kFresh = 100'000'000;
     const int64_t written = written_at(path_);
-    // What was written "later" was written before the clock was set back.
+    // A negative age: the clock was set back since.
     const int64_t age = calendar() - written;
     const bool is_fresh = written != 0 && age >= 0 && age < kFresh;
     const FolderLock lock(is_fresh ? "" : path_);

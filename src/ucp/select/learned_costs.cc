@@ -7,32 +7,34 @@ namespace ucp::select {
 namespace {
 
 constexpr uint32_t kAveraged = 16;  // messages, about
-// One that took so many times what was expected was held up by something else. Where one takes as
-// many times less, those before it were, as by memory that was touched for the first time.
+// A message that takes so many times what was expected was held up by something else. If one takes
+// as many times less, the earlier ones were held up, by memory that was touched for the first time,
+// say.
 constexpr float kHeldUp = 1.5;
-// Of the first ones the shortest counts, and no assumption is more wrong than this.
+// Of the first messages the shortest time counts. No assumption is taken to be wrong by more than
+// kMostWrong times.
 constexpr uint32_t kFirst = 4;
 constexpr float kMostWrong = 8;
 constexpr unsigned kLeastGap = 32;   // messages between two trials
 constexpr float kMostCredit = 0.1F;  // seconds
-// The first trials in a process have not to be earned if they are likely to take no more times as
-// long. More than one: the first pays for memory that it is the first to touch.
+// The first trials in a process need no credit if they are likely to take at most kFirstTrial times
+// as long. More than one, since the first one also pays for memory that it touches first.
 constexpr uint8_t kFreeTrials = 4;
 constexpr double kFirstTrial = 8;
-// Of the better way so many bytes go from one message that is timed to the next, and messages. To
-// time one takes several percent of its time, as each of its pieces is timed.
+// Messages of the better way are timed after so many bytes, within these bounds of a number of
+// messages: to time one takes several percent of its time, as each of its pieces is timed.
 constexpr size_t kTimedBytes = size_t{1} << 20;
 constexpr size_t kLeastUntimed = 16;
 constexpr size_t kMostUntimed = 64;
 
-// A receiver that waits for a message sees it within so much, and a part of the work.
+// A receiver that waits for a message sees it within kSeen and half of the work.
 constexpr ucs::Duration kSeen = std::chrono::microseconds(5);
 constexpr int kSeenPart = 2;
-// Nor do steps between the pieces take longer than this, and a quarter of the work.
+// Steps between pieces take at most kSteps and a quarter of the work.
 constexpr ucs::Duration kSteps = std::chrono::microseconds(3);
 
-// Somebody works at a message at any time, or it is on the wires: what is left of its time was
-// waiting for who was away.
+// Was one end away, busy with something else? At any time somebody works at a message, or it is on
+// the wires: the rest of its time was waiting.
 bool was_away(const MessageTime& time, double assumed) {
     if (time.receiving == ucs::kForever)
         return time.before > kSeen || ucs::seconds(time.took) > kMostWrong * assumed;
@@ -41,7 +43,7 @@ bool was_away(const MessageTime& time, double assumed) {
            time.took > work + work / 4 + kSteps + time.wires;
 }
 
-// Nothing: it is not known.
+// What the message cost, by the load of its sender; 0: not known.
 ucs::Duration cost_of(Load load, const MessageTime& time) {
     if (load != Load::kAlone && time.receiving == ucs::kForever) return {};
     switch (load) {
@@ -57,7 +59,7 @@ ucs::Duration cost_of(Load load, const MessageTime& time) {
 
 }  // namespace
 
-// What others say is believed until this process knows better.
+// Figures of other processes (kept) are believed until this one knows better.
 bool LearnedCosts::is_known(const Figure& figure) {
     return figure.learned >= kFirst || figure.kept != 0;
 }
@@ -69,7 +71,8 @@ double LearnedCosts::estimate(const State& state, const Ways& ways, Way way, siz
 
 Way LearnedCosts::best_of(const State& state, const Ways& ways, size_t length, Way usual) {
     if (!is_known(state.figures[place_of(usual)])) return usual;
-    // A program may never wait, so that what is believed to be better is never found to be worse.
+    // Of one-sided operations both ways must be known: a program that never waits for them would
+    // never show that the assumed one is worse.
     if (ways.is_one_sided && !is_known(state.figures[place_of(ways.other_than(usual, length))]))
         return usual;
     const Way first = ways.first(length), second = ways.second(length);
@@ -100,7 +103,7 @@ LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t 
     if (is_pinned_) return {best, false};
     const Way other = ways.other_than(best, length);
     const Figure& known = state.figures[place_of(best)];
-    // Until a few of these were seen nothing is tried, and each says something.
+    // Until a few messages of the better way were seen nothing else is tried, and each is timed.
     if (known.learned < kFirst) return {best, true};
     if (state.left_to_try != 0) {
         --state.left_to_try;
@@ -116,7 +119,7 @@ LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t 
         const double trial = estimate(state, ways, other, length);
         const double more = run.operations * (trial - usually);
         const bool is_free = state.trials < kFreeTrials && trial <= kFirstTrial * usually;
-        // A dear one waits until there is credit enough, which messages of the better way bring.
+        // An expensive trial waits until messages of the better way have brought credit for it.
         if (is_free || more <= static_cast<double>(state.credit)) {
             if (!is_free) state.credit -= static_cast<float>(std::max(more, 0.0));
             state.since_trial = 0;
@@ -139,7 +142,7 @@ LearnedCosts::Choice LearnedCosts::look(Class which, const Ways& ways, size_t le
     const Choice choice = choose(which, ways, length, usual, {operations, true, state.since_look});
     state.since_look = 0;
     const Way best = settle(which, ways, length, usual);
-    // Until a few of these are known each window is timed.
+    // Until a few windows are known each one is timed.
     const bool is_known_well = is_pinned_ || figure(which, best).learned >= kFirst;
     state.pause = is_known_well ? kPause : 1;
     return choice;
@@ -148,7 +151,7 @@ LearnedCosts::Choice LearnedCosts::look(Class which, const Ways& ways, size_t le
 Way LearnedCosts::settle(Class which, const Ways& ways, size_t length, Way usual) {
     State& state = classes_[which.index];
     state.settled = best_of(state, ways, length, usual);
-    // Else the table says, whose choice may be another one for the next buffer.
+    // If not, the table decides, which may choose another way for the next buffer.
     state.is_settled = is_known(state.figures[place_of(usual)]);
     return state.settled;
 }

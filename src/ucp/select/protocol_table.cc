@@ -10,27 +10,30 @@ namespace ucp::select {
 namespace {
 
 constexpr size_t kMinRendezvous = 8 * 1024;  // whatever the figures say
-// Of a copy that both ends do: what is not halved of each byte, as both use the same memory, and
-// bytes of which one end is done when the other one has not begun, or not ended, its own.
+// A joint copy, of which each end does a part: the time of a byte beside that of one processor's
+// copy (more than a half, since both use the same memory), and the bytes that one end copies while
+// the other has not begun or has ended.
 constexpr double kJointShare = 0.55;
 constexpr double kJointTail = 32 * 1024;
-constexpr size_t kMinEagerZeroCopy = 2 * 1024;  // pieces of memory cost something, too
-// The peer may have no way yet to memory that it has not read; a shorter message does not wait.
+constexpr size_t kMinEagerZeroCopy = 2 * 1024;  // a list of memory costs something, too
+// A peer that has not read from the memory yet has to map it first, for which shorter messages do
+// not wait.
 constexpr size_t kMinUnmapped = 8 * 1024;
 constexpr size_t kMinBulk = 8 * 1024;
-constexpr size_t kMaxBulkThreshold = 64 * 1024;  // even of a single device: a slice
-// What is learned may not choose to copy a put or get from here on, as no registration costs as
+constexpr size_t kMaxBulkThreshold = 64 * 1024;  // a slice, of a single device as well
+// From this length on learned costs may not choose to copy a put or get: no registration costs as
 // much.
 constexpr size_t kMostCopied = 64 * 1024;
-// Nor, from here on, to send in one piece what would go in slices: messages of its lane would wait
-// that long for the wire.
+// Nor, from this length on, one piece instead of slices: other messages of the lane would wait
+// behind it.
 constexpr size_t kMostUnsliced = 1024 * 1024;
-// Of an announced message, at either end: announcement, request for the data, end.
+// Messages that an announced one takes beside its data: announcement, request for the data, end.
 constexpr unsigned kMoreMessages = 3;
-// The queues of several peers, a quarter of a MiB each, do not stay in a processor's caches: then a
-// copy into them or out of them takes that many times as long.
+// So many times as long takes a copy into queues, or out of them, that have left the processor's
+// caches, as those of several peers do, a quarter of a MiB each.
 constexpr double kColdQueue = 2;
-// A device that says little may carry more: then the processors are the limit, and pay.
+// What sharing among devices saves must be so many times its cost: a device may carry more than it
+// says, and then sharing only costs the processors time.
 constexpr double kWorthwhile = 2;
 
 constexpr uint32_t kAnyPut = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
@@ -40,12 +43,12 @@ bool is_within_host(const LaneFigures& lanes) {
     return lanes.device_type == uct::DeviceType::kSharedMemory;
 }
 
-// Seconds a byte on the wire.
+// Seconds that a byte takes on the wire.
 double wire(double bandwidth) {
     return bandwidth > 0 ? 1 / bandwidth : 0;
 }
 
-// Seconds a byte that several devices save.
+// Seconds that a byte takes less if several devices carry the message.
 double saved(const LaneFigures& lanes) {
     return lanes.together > lanes.bandwidth ? wire(lanes.bandwidth) - wire(lanes.together) : 0;
 }
@@ -55,24 +58,26 @@ bool is_of_device(BufferClass buffer) {
            buffer == BufferClass::kKnown;
 }
 
-// What the protocol costs if it only moves host memory: memory of a device is copied beside it.
-// @param ends  at how many ends it is
+// What a protocol for host memory costs with a buffer of a device, which is copied to or from host
+// memory.
+// @param ends  at how many ends there is such a buffer
 CostEntry with_staging(const CostEntry& cost, const CostModel& costs, int ends) {
     return {cost.base + ends * costs.staging.base, cost.per_byte + ends * costs.staging.per_byte,
             cost.origin};
 }
 
-// The same of a message, whose receiver is taken to have such a buffer, too.
+// The same of a message: its receiver is assumed to have a buffer of the same kind.
 CostEntry with_staging(const CostEntry& cost, const CostModel& costs, BufferClass buffer) {
     return with_staging(cost, costs, is_of_device(buffer) ? 2 : 0);
 }
 
-// What messages cost that go at once, copied at both ends.
+// What eager messages cost, which are copied at both ends.
 CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation operation,
                      Situation situation) {
     const double messages = 2 * lanes.overhead;
     if (is_within_host(lanes)) {
-        // One of several pieces is put together in memory of its own, if a handler is to have it.
+        // For a handler the pieces of a message are put together in memory of their own: one copy
+        // more.
         const double again = operation == Operation::kActiveMessage ? costs.copy.per_byte : 0;
         if (situation != Situation::kAlone) {
             const double factor = situation == Situation::kSpread ? kColdQueue : 1;
@@ -85,8 +90,8 @@ CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation
             costs.copy.origin};
 }
 
-// Within a host a call of the system moves what is announced, or several, half of them by the
-// sender that waits for the end.
+// What it costs within a host to move announced data by calls of the system; in a joint copy the
+// sender, which waits for the end, does half of them.
 CostEntry system_copy_cost(const LaneFigures& lanes, const CostModel& costs, Situation situation) {
     const CostEntry& copy = costs.system_copy;
     if (situation != Situation::kAlone || (lanes.capabilities & uct::kJointCopies) == 0)
@@ -94,8 +99,8 @@ CostEntry system_copy_cost(const LaneFigures& lanes, const CostModel& costs, Sit
     return {copy.base + kJointTail * copy.per_byte, kJointShare * copy.per_byte, copy.origin};
 }
 
-// What announced data costs: two more ways and messages, and a registration at either end; within a
-// host a call of the system instead.
+// What announced data costs: two more trips and messages, and a registration at either end; within
+// a host calls of the system instead.
 // @param bandwidth  of the devices that carry the data
 CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situation situation,
                           double bandwidth) {
@@ -105,7 +110,8 @@ CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situ
         return {latency + 4 * lanes.overhead + copy.base, copy.per_byte, copy.origin};
     }
     if (situation != Situation::kAlone) {
-        // Ways and copies go on beside the wires, as those of eager messages do.
+        // Trips and copies overlap other messages on the wire, for eager ones too: both are counted
+        // alike, and what an announcement takes beside that has to pay.
         const double extra = kMoreMessages * lanes.overhead + lanes.registration;
         return {lanes.latency + 2 * lanes.overhead + kWorthwhile * extra,
                 wire(bandwidth) + 2 * costs.copy.per_byte};
@@ -113,7 +119,8 @@ CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situ
     return {3 * lanes.latency + 4 * lanes.overhead + 2 * lanes.registration, wire(bandwidth)};
 }
 
-// The first length in [least, most] for which it is true; it stays true. Else most.
+// The first length in [least, most] for which the predicate is true, from which on it stays so;
+// most if there is none.
 template <typename Predicate>
 size_t first_length(size_t least, size_t most, Predicate predicate) {
     while (least < most) {
@@ -127,14 +134,15 @@ size_t first_length(size_t least, size_t most, Predicate predicate) {
     return most;
 }
 
-// From where several devices save more than sharing among them costs; SIZE_MAX: there is one.
+// The length from which on several devices save more than sharing among them costs; SIZE_MAX: there
+// is only one device.
 size_t sharing_threshold(const LaneFigures& lanes) {
     if (saved(lanes) <= 0) return SIZE_MAX;
     const double cost = kWorthwhile * (kMoreMessages * lanes.overhead + lanes.registration);
     return std::max(static_cast<size_t>(cost / saved(lanes)), kMinBulk);
 }
 
-// What a message carries at most, of one that does not go in one.
+// The longest piece of a message that goes in several.
 size_t piece_of(const LaneFigures& lanes) {
     return std::max<size_t>(lanes.am.max_short, lanes.am.max_bcopy);
 }
@@ -155,9 +163,10 @@ size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs,
                rendezvous_cost(lanes, costs, when, lanes.together).at(length) <= eager;
     };
     if (is_within_host(lanes)) {
-        // What pieces cost is known for many of them. A message of no more pieces than announcing
-        // it takes messages goes in pieces, each of which is such a message, unless each message
-        // goes to another queue: then what is announced needs fewer lines of that.
+        // The figures of pieces are of many of them. A message of no more pieces than an
+        // announcement takes messages goes in pieces, as each is no dearer than such a message.
+        // Messages that are spread over many queues are announced from two pieces on: that touches
+        // fewer cold lines of a queue.
         const size_t pieces =
             situation == Situation::kSpread ? piece_of(lanes) + 1 : kMoreMessages * piece_of(lanes);
         return first_length(std::max(kMinRendezvous, pieces), most,
@@ -208,8 +217,8 @@ void add_eager(List& list, const LaneFigures& lanes, const CostModel& costs,
     if (is_plain && (lanes.capabilities & uct::kAmZcopy) != 0) {
         const CostEntry& limit = buffer == BufferClass::kRegistered ? costs.message_registered
                                                                     : costs.message_registering;
-        // Where registering takes little, a copy that takes longer is saved; but in shared memory
-        // the bytes are copied all the same.
+        // Zero copy spares a copy, for a registration; in shared memory the bytes are copied all
+        // the same.
         const bool is_network = lanes.device_type == uct::DeviceType::kNetwork;
         const bool is_host = is_within_host(lanes);
         const double cost = is_network ? std::min(lanes.registration, limit.base) : limit.base;
@@ -276,7 +285,7 @@ void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
 CostEntry one_sided_cost(const LaneFigures& lanes, const CostModel& costs, Operation operation,
                          Way way, BufferClass buffer, Situation situation) {
     const bool is_alone = situation == Situation::kAlone;
-    // To the peer, and for a get back again.
+    // To the peer, and for a get back.
     const double trips = operation == Operation::kPut ? 1 : 2;
     const double base = (is_alone ? trips * lanes.latency : 0) + lanes.overhead;
     switch (way) {
@@ -302,7 +311,7 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
                    RemoteClass remote) {
     const bool is_put = operation == Operation::kPut;
     const uint32_t has = lanes.capabilities;
-    // To the peer, and for a get back again.
+    // To the peer, and for a get back.
     const double ways = is_put ? 1 : 2;
     const auto cost = [&](Way way) {
         return one_sided_cost(lanes, costs, operation, way, buffer, Situation::kAlone);
@@ -333,7 +342,7 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
         }
         const int ends = (is_of_device(buffer) ? 1 : 0) + (remote != RemoteClass::kHost ? 1 : 0);
         const double base = ways * lanes.latency + 2 * lanes.overhead + costs.peer_turn.base;
-        // The peer's devices copy, if the peer has any, and a way to the memory here.
+        // The peer's device copies, if the peer has one and it can map the memory here.
         if (is_of_device(buffer) && remote != RemoteClass::kDescribed && lanes.device_reads &&
             thresholds.may_read) {
             const CostEntry& copy =
@@ -424,9 +433,9 @@ size_t last_of(const std::vector<Piece>& pieces, size_t place) {
     return place + 1 == pieces.size() ? SIZE_MAX : pieces[place + 1].first - 1;
 }
 
-// Figures that no machine has, as a peer may claim them, and what rounding makes of these, cut
-// lengths into any number of pieces: the shortest go by what is best before them. What must stay is
-// one piece for each alternative and for each end of one.
+// Absurd figures, which a peer may claim, and rounding may cut the lengths into any number of
+// pieces. Beyond `most` the shortest piece goes by the protocol of the one before it. `most` has
+// room for what must stay: a piece for each alternative, and one for each end of an alternative.
 void keep_to(size_t most, std::vector<Piece>& pieces) {
     const auto length = [&](size_t of) { return last_of(pieces, of) - pieces[of].first; };
     while (pieces.size() > most) {
@@ -506,8 +515,8 @@ std::optional<Ways> one_sided_ways(const LaneFigures& lanes, const CostModel& co
     const bool can_copy = (has & (is_put ? uct::kPutBcopy : uct::kGetBcopy)) != 0;
     const bool has_zero_copy = (has & (is_put ? uct::kPutZcopy : uct::kGetZcopy)) != 0;
     const bool has_chains = (has & (is_put ? uct::kPutChain : uct::kGetChain)) != 0;
-    // Within a host what goes from here to there by zero copy is the same call of the system as a
-    // short put, or the same but one copy.
+    // Within a host a put by zero copy is the same call of the system as a short put, or as a
+    // copied one but for one copy: there is nothing to choose.
     if (!has_zero_copy || (is_put && is_within_host(lanes))) return std::nullopt;
     const size_t longest_short = is_put && (has & uct::kPutShort) != 0 ? lanes.put.max_short : 0;
     const size_t more_than_short = std::min(longest_short, SIZE_MAX - 1) + 1;
@@ -516,7 +525,7 @@ std::optional<Ways> one_sided_ways(const LaneFigures& lanes, const CostModel& co
         is_within_host(lanes) ? lanes.get.max_bcopy + 1 : std::max(kLeastOneSided, more_than_short);
     const size_t bulk =
         has_chains ? std::max(bulk_threshold(lanes, thresholds), more_than_short) : SIZE_MAX;
-    // What the user has set is no choice.
+    // What the user has set is not to be chosen.
     const bool has_copies = can_copy && !thresholds.zero_copy;
     const bool has_slices = has_chains && !thresholds.bulk;
     if (!has_copies && !has_slices) return std::nullopt;
@@ -540,10 +549,10 @@ std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
     if (is_one_sided(operation))
         return one_sided_ways(lanes, costs, thresholds, operation, situation);
     if (thresholds.rendezvous) return std::nullopt;
-    // What goes in one piece is over when it is seen.
+    // A message of one piece is over as soon as it is seen: there is no time to learn from.
     const size_t least = std::max(kMinRendezvous, piece_of(lanes) + 1);
     size_t most = eager_max(lanes, thresholds) - 1;
-    // Of the work at what both copy nobody knows more than a part.
+    // Of a joint copy neither end knows the other's work, so nothing is learned.
     if (situation != Situation::kAlone && (lanes.capabilities & uct::kJointCopies) != 0)
         most = std::min(most, uct::kLeastJointCopy - 1);
     if (least > most) return std::nullopt;

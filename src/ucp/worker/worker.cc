@@ -23,7 +23,8 @@ std::string name_from(const ucp_worker_params_t& params) {
     return name;
 }
 
-// Between looks at the clock: calls of progress so far apart that sampling must not miss one.
+// If looks at the clock are farther apart than this each call of progress looks: sampling must not
+// miss its windows.
 constexpr ucs::Duration kSeldom = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -114,10 +115,11 @@ ucs_status_t Worker::open() {
         interfaces_.choose_atomics(config().atomics);
         status = planner_.adopt_address(&host_.address);
     }
-    // The signal must work from any thread, so nothing is left to make then.
+    // Made now, since ucp_worker_signal() may be called from any thread and must find it.
     Wakeup* made = nullptr;
     if (status == UCS_OK && context_.has_feature(UCP_FEATURE_WAKEUP)) status = wakeup(&made);
-    // A simulation has hundreds of workers, and nobody watches it in its own time.
+    // Not in a simulation, which has hundreds of workers and which nobody watches in its virtual
+    // time.
     if (status == UCS_OK && config().shows_statistics && !context_.virtual_time())
         statistics_.open(host_.uuid, name_, now());
     return status;
@@ -207,11 +209,12 @@ unsigned Worker::make_progress(const InterfaceSet::Nearby* met) {
     }
 }
 
-// What only time brings. @return events
+// Does what is due by time.
+// @return events
 unsigned Worker::look_at_clock(bool is_busy) {
     // Set before anything that may ask for the next look.
     const ucs::Time time = now();
-    // Who calls seldom has time to look at the clock each time.
+    // A program that seldom calls progress has time for a look at the clock in each call.
     const bool is_seldom = time - last_look_ > kSeldom;
     const bool is_each = is_seldom || context_.virtual_time();
     progress_countdown_ = is_each ? 0 : config().progress_factor - 1;
@@ -294,8 +297,9 @@ ucs_status_t Worker::connections(wireup::ConnectionManager** manager) {
     return UCS_OK;
 }
 
-// What the library answers by endpoints of its own is no operation of the program's, and whom it
-// answers may have ended. One that failed has nothing outstanding: that is its own affair.
+// A flush waits for the program's endpoints. Endpoints of the library's own carry answers, which
+// are no operations of the program's, to peers that may have ended. A failed endpoint has nothing
+// outstanding: its operations end by themselves.
 bool Worker::is_to_be_flushed(const Endpoint& endpoint) {
     return (endpoint.is_users() || endpoint.is_lent() || endpoint.is_being_closed()) &&
            !endpoint.is_failed();
@@ -321,7 +325,7 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
     endpoints_.for_each([&](Endpoint& endpoint) {
         if (!is_to_be_flushed(endpoint) || outer->status != UCS_OK) return;
         Request* inner = make_internal_flush(endpoint, outer, [](Request& request) {
-            // An endpoint that failed has nothing outstanding: that is its own affair.
+            // A failed endpoint has nothing outstanding: its operations end by themselves.
             static_cast<Request*>(request.user_data)->complete(UCS_OK);
         });
         if (inner == nullptr) {

@@ -20,14 +20,14 @@ namespace uct {
 class CompletionGroup;
 class CopyGroup;
 
-// Of a CopyQueue: a copy, or a flush that waits for the copies before it.
+// An entry of a CopyQueue: a copy, or a flush that waits for the copies before it.
 struct CopyRecord : CopyThreads::Copy {
     using Hook = boost::intrusive::list_member_hook<
         boost::intrusive::link_mode<boost::intrusive::safe_link>>;
 
     CopyRecord(const LocalCopy& its_copy, CopyGroup* owner, Completion* told, bool only_waits)
         : CopyThreads::Copy(its_copy), group(owner), completion(told), is_flush(only_waits) {}
-    // The partner has the last chunks.
+    // True if only the partner's chunks are missing.
     bool is_awaited() const { return joint && joint.is_taken(); }
 
     CopyGroup* group;
@@ -53,7 +53,7 @@ class CopyGroup {
     // --- called by the queue, before completions are; neither may start a copy
 
     virtual void copy_failed(ucs_status_t status) = 0;
-    // None is under way any more.
+    // No copy of the group is under way any more.
     virtual void copies_done() = 0;
 
     Records records;     // the queue's
@@ -84,10 +84,10 @@ class CopyQueue {
     static constexpr ucs::Duration kTurn = std::chrono::microseconds(60);
     static constexpr size_t kSlice = 128 * 1024;           // the least of slice()
     static constexpr size_t kMostBytes = 2 * 1024 * 1024;  // of a turn, however fast copies are
-    // Bytes a second, until one was timed.
+    // Bytes a second, assumed until a copy was timed.
     static constexpr double kAssumedRate = 8e9;
 
-    // Offers a copy of one piece to its partner; of none if it cannot be.
+    // Offers a copy of one piece to its partner; returns an empty JointCopy if it cannot.
     using Offer = JointCopy (*)(const LocalCopy& copy, const Iov& piece);
 
     // @param threads  null: there are none; else they outlive the queue, and nothing is offered
@@ -103,8 +103,8 @@ class CopyQueue {
     // @return UCS_OK: done; UCS_INPROGRESS: a part of it is, the completion will be called; or the
     //         error
     ucs_status_t start(CopyGroup& group, const LocalCopy& copy, Completion* completion);
-    // Do a copy of one piece that is short and due, as start() would, without what others need.
-    // @return UCS_ERR_NO_RESOURCE: it is for start()
+    // Does a copy of one piece, if it is short and its turn has come: start() without its records.
+    // @return UCS_ERR_NO_RESOURCE: start() has to do it
     ucs_status_t copy_short(CopyDirection direction, const Iov& piece, uint64_t remote,
                             RemoteKey key) {
         if (piece.length >= kShort || !has_room()) return UCS_ERR_NO_RESOURCE;
@@ -115,11 +115,11 @@ class CopyQueue {
     // Complete when all copies of the group so far are. @return UCS_OK or UCS_INPROGRESS
     ucs_status_t flush(CopyGroup& group, Completion* completion);
     ucs_status_t flush_all(Completion* completion);
-    // All of them end now, with UCS_ERR_CANCELED.
+    // Ends all copies of the group now, with UCS_ERR_CANCELED.
     void cancel(CopyGroup& group);
 
-    // The next turn, of which what others have copied since the last one is a part: handlers that
-    // the same call of progress has run. @return copies that have ended
+    // Does the next turn, less what handlers have copied in the same call of progress.
+    // @return copies that have ended
     unsigned progress();
     // There are copies under way, or the turn is used up: progress() is to be called.
     bool needs_progress() const { return left_ <= 0 || !empty(); }
@@ -129,9 +129,11 @@ class CopyQueue {
         return needs_progress() || left_ + static_cast<ptrdiff_t>(kSlice / 2) < turn();
     }
     bool empty() const { return turns_.empty() && shared_.empty() && awaited_.empty(); }
-    // The same, and all have been told of the ends of theirs.
+    // True if nothing is under way and all completions were called.
     bool is_idle() const { return records_.in_use() == 0; }
-    // Nothing is to be done before threads write to the descriptor. @return false: something is
+    // Prepares for sleep: from here on threads write to the descriptor when there is something to
+    // do.
+    // @return false: there is something to do already
     bool sleep() {
         return left_ > 0 && turns_.empty() && awaited_.empty() &&
                (shared_.empty() || threads_->sleep(owner_));
@@ -139,13 +141,13 @@ class CopyQueue {
 
     // --- other copies in the same calls, which count as well
 
-    // Is the turn worth anything yet?
+    // Is anything of the turn left?
     bool has_room() const { return left_ > 0; }
     void spend(size_t bytes) { left_ -= static_cast<ptrdiff_t>(bytes); }
 
-    // What a turn is worth, in bytes.
+    // Bytes of a turn.
     size_t turn_bytes() const { return turn_; }
-    // What one of several has at a time.
+    // Bytes that one of several copies has in a turn.
     size_t slice() const { return std::max(kSlice, turn_ / 4); }
 
   private:

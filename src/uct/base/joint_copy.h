@@ -49,14 +49,14 @@ struct JointCopyBoard {
 // The owner's side of one copy, or of none.
 class JointCopy {
   public:
-    // Shorter ones are over before the partner would come to them.
+    // A shorter copy is over before the partner would join.
     static constexpr size_t kLeast = kLeastJointCopy;
     static constexpr size_t kMost = size_t{64} << 30;
 
     JointCopy() = default;
-    // Offers a copy; of none if there is no room for an offer.
+    // Offers a copy. Without a place for the offer it is the side of no copy.
     // @param terms    of kLeast to kMost bytes; `chunk` is set here
-    // @param partner  whose board it is
+    // @param partner  the process that the board belongs to
     JointCopy(JointCopyBoard& board, JointCopyTerms terms, const ucs::Process& partner);
     // Waits for what the partner copies now, unless that one has died.
     ~JointCopy() { withdraw(); }
@@ -68,15 +68,15 @@ class JointCopy {
     // The next chunk for the owner to copy. @return false: all are taken
     bool take(size_t* offset, size_t* length);
     bool is_taken() const { return is_closed_; }
-    // Where all are taken. @return UCS_INPROGRESS: the partner copies yet;
-    //   UCS_OK: all are copied, once the owner has copied those it took;
-    //   UCS_ERR_REJECTED: the partner could not; what it took begins at own_bytes();
-    //   UCS_ERR_ENDPOINT_TIMEOUT: it has died
+    // How the partner's part goes. Call it when all chunks are taken.
+    // @return UCS_INPROGRESS: the partner still copies; UCS_OK: its chunks are copied;
+    // UCS_ERR_REJECTED: it could not copy them, and they begin at own_bytes();
+    // UCS_ERR_ENDPOINT_TIMEOUT: it has died
     ucs_status_t look();
-    // What the owner took, from the front.
+    // Bytes that the owner took, from the front.
     size_t own_bytes() const { return own_bytes_; }
 
-    // Nothing is taken any more, nor copied by the partner, when this returns.
+    // Takes the offer back. When it returns the partner takes nothing more and copies nothing more.
     void withdraw();
 
   private:
@@ -106,9 +106,9 @@ class JointCopyPartner {
     // @param keys  what the function is given
     JointCopyPartner(MayCopy may_copy, const void* keys) : may_copy_(may_copy), keys_(keys) {}
 
-    // Takes chunks and copies them, until they are as many bytes or there are no more. Of a copy
-    // with a chunk that cannot be copied nothing more is taken.
-    // @return bytes
+    // Takes chunks and copies them, until they come to `most` bytes or no more are offered. Of a
+    // copy of which a chunk cannot be copied nothing more is taken.
+    // @return bytes copied
     size_t help(JointCopyBoard& board, size_t most);
 
   private:

@@ -56,7 +56,7 @@ bool CopyContext::make_lanes() {
         lane.flag = reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(flags) +
                                                          i * kFlagDistance);
         lane.device_flag = on_device + i * kFlagDistance;
-        // A first write shows whether the device can, and takes what is slow at first.
+        // A first write shows whether the device can, and bears the cost of the first call.
         if (writes_values_ &&
             driver_.stream_write_value(lane.stream, lane.device_flag, 0, 0) != abi::kSuccess)
             writes_values_ = false;
@@ -116,7 +116,7 @@ ucs_status_t CopyContext::begin(Direction direction, void* to, const void* from,
 }
 
 // The registration of staging memory ends with the context that was current when it was made.
-// Copies go on without it; a kernel would read what is not there.
+// Copies work without it, but a kernel would fault.
 bool CopyContext::is_mapped(const void* host) const {
     unsigned type = 0;
     return driver_.ask(abi::kPointerMemoryType, device_pointer(host), &type) &&
@@ -162,7 +162,7 @@ ucs_status_t CopyContext::test(const Ticket& ticket) {
         std::atomic_thread_fence(std::memory_order_acquire);
         if (behind <= 0) return UCS_OK;
     } else {
-        // A later copy's event in its place says all the more that this one has ended.
+        // A later copy may have taken the place of the event: if that has ended so has this one.
         const abi::Result result = driver_.event_query(lane.events[ticket.number % kEvents]);
         if (result == abi::kSuccess) return UCS_OK;
         if (result != abi::kNotReady) return failed(result, "a copy");
@@ -276,8 +276,8 @@ CopyContext* CopyEngine::find_for_device(abi::Device device) {
 
 namespace {
 
-// What this thread has looked up last, of a context's memory. It still holds if an operation works
-// on the allocation, or the driver, which gives an allocation's number to no other one, says so.
+// Allocations that this thread has looked up last. An entry still holds if an operation holds the
+// allocation, or if the driver gives the same number for the address: numbers are never used again.
 class LookedUp {
   public:
     const CopyEngine::Found* find(const Driver& driver, const ucs::HeldAllocations& held,
@@ -290,7 +290,7 @@ class LookedUp {
         }
         return nullptr;
     }
-    // Only if an operation works on it.
+    // The entry, if an operation holds the allocation: the driver is not asked.
     const CopyEngine::Found* find_held(const ucs::HeldAllocations& held,
                                        abi::DevicePointer address) {
         const auto known = std::ranges::find_if(entries_, [&](const CopyEngine::Found& entry) {
@@ -343,7 +343,7 @@ CopyEngine::Found CopyEngine::look_up(const void* address) const {
 }
 
 CopyContext* CopyEngine::context_of(const Found& found) {
-    // That of the allocation that this thread asked for last, as long as nothing fails in it.
+    // The context that this thread asked for last, as long as it works.
     thread_local struct {
         uint64_t allocation = 0;
         CopyContext* context = nullptr;

@@ -93,7 +93,7 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
 
 template <typename Take>
 [[gnu::always_inline]] inline unsigned FifoInterface::hand_over(Take take) {
-    // However the handlers end.
+    // Runs also when a handler throws.
     struct Watching {
         AwaitedWord& next;
         const Inbox& queue;
@@ -131,7 +131,8 @@ unsigned FifoInterface::progress() {
     return count + after_poll();
 }
 
-// With what peers copy from and to memory of this process, unless there are copies of its own.
+// Helps peers with joint copies from and to memory of this process, unless it has copies of its
+// own.
 unsigned FifoInterface::help() {
     if (!copies().empty() || !copies().has_room()) return 0;
     const size_t bytes = partner_.help(*keys_.board(), copies().slice());
@@ -156,10 +157,10 @@ uint64_t FifoInterface::name_of(const RemoteAddress& remote) const {
     return name ? peer_name(NameKind::kFifo, name->nonce) : 0;
 }
 
-// What comes from that place now is from whoever has the queue of that name.
+// Messages from that place of a sender are from the process whose queue has the name in `who`.
 void FifoInterface::announced(uint32_t place, std::span<const std::byte> who) {
     const auto name = SegmentName::read(who);
-    // Of two who claim to be the same, the one that was here first is.
+    // A name that another sender here bears already is not believed.
     const bool is_known = name && !inbox_->is_elsewhere(place, name->nonce);
     if (!is_known)
         ucs::log_warn("a sender over shared memory says that it is another: not believed");
@@ -224,14 +225,15 @@ ssize_t FifoEndpoint::send(uint8_t id, Write write) {
     const uint64_t number = outbox_->reserve(true, &sleeps);
     if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
     std::byte* const buffer = outbox_->reserved_buffer();
-    // The slot is reserved, so a message without content takes it if the receiver is out of its
-    // mind.
+    // The slot is reserved and must be filled: by a message without content if the receiver has
+    // given no valid buffer.
     Slot& slot = outbox_->slot(number);
     size_t length = 0;
     try {
         if (buffer != nullptr) length = write(buffer);
     } catch (...) {
-        // What the program packs with may throw: nobody waits for the slot.
+        // The program's pack function has thrown: fill the slot, so that the receiver does not wait
+        // for it.
         slot.control.store(outbox_->word(number, 0, 0, control::kNothing),
                            std::memory_order_release);
         if (sleeps) outbox_->wake_sleeper();

@@ -11,7 +11,8 @@
 namespace uct::sm {
 namespace {
 
-// Of a queue that the user has made longer the first lap finds the pages behind these.
+// Pages are touched up to here when a queue is made. Those behind, of a queue that the user has
+// made longer, are touched in its first lap.
 constexpr size_t kMostTouched = 64 * 1024;
 
 }  // namespace
@@ -82,7 +83,8 @@ Inbox::~Inbox() {
 void Inbox::publish() {
     uint64_t tail = next_;
     if (!holes_.empty()) [[unlikely]] {
-        // Where the tail was, senders have found the queue full before this slot: the head is here.
+        // The tail stood still at the hole, so senders have found the queue full, and the head
+        // stands at this slot.
         const auto is_next = [this](const Hole& hole) {
             return hole.number + layout_.slots == next_;
         };
@@ -102,7 +104,7 @@ bool Inbox::arm() {
     header_->sleeps.fetch_add(1, std::memory_order_relaxed);
     uint64_t expected = next_;
     const uint64_t armed = next_ | QueueHeader::kArmed;
-    // Also where it is armed already: who reserves a slot from here on sees that this is another
+    // Also if it is armed already: a sender that reserves a slot from here on must see another
     // sleep.
     return header_->head.compare_exchange_strong(expected, armed) ||
            (expected == armed && header_->head.compare_exchange_strong(expected, armed));
@@ -137,7 +139,8 @@ void Inbox::watch_sender(uint32_t place) {
 bool Inbox::is_alive(uint32_t place) const {
     const Process sender = process_in(place);
     const WatchedProcess* const watched = watched_[place].get();
-    // Who has come since has not said yet who he is.
+    // If another process has taken the place since, it has not been announced yet: ask the system
+    // about it.
     return watched != nullptr && watched->process() == sender ? watched->is_alive()
                                                               : sender.is_alive();
 }
@@ -152,7 +155,7 @@ bool Inbox::is_claimed(uint64_t message, bool by_living) const {
     return false;
 }
 
-// The next slot is passed over: who has it may fill it later, and write to its buffer until then.
+// Passes over the next slot. Its sender may fill it later, and write to its buffer until then.
 void Inbox::open_hole() {
     const size_t place = next_ & (buffer_of_.size() - 1);
     holes_.push_back({next_, next_, buffer_of_[place], false});
@@ -173,7 +176,7 @@ Inbox::Hole* Inbox::find_late() {
 
 void Inbox::close_hole(uint64_t message) {
     const auto hole = std::ranges::find(holes_, message, &Hole::message);
-    // Whatever was written there looks like no message of this slot, in whatever lap.
+    // A word that is no message of this slot in any lap, whatever was written there.
     slots_[message & mask_].control.store(control::word(message + 1, 0, 0, 0),
                                           std::memory_order_relaxed);
     hole_spares_.push_back(hole->buffer);
@@ -196,7 +199,7 @@ void Inbox::look_after_senders() {
         if (is_claimed(next_, true)) {
             if (!hole_spares_.empty()) open_hole();
         } else if (is_claimed(next_, false) && !has_message()) {
-            // What a sender wrote before it died would have been seen.
+            // Nobody living claims the slot and nothing is there: its sender died before it wrote.
             ucs::log_debug("a sender died before it wrote message {}", next_);
             consume();
         }
@@ -216,7 +219,7 @@ void Inbox::look_after_senders() {
             watched_[place].reset();
             continue;
         }
-        // Its attempt is of use until the slot it may have is consumed.
+        // The place of a dead sender stays until the slot that it may have reserved is consumed.
         if (sender.attempt.load(std::memory_order_acquire) > next_ || is_alive(place)) continue;
         watched_[place].reset();
         sender.leave();

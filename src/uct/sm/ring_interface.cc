@@ -26,7 +26,7 @@ void barrier_everywhere() {
     syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
-// What stays before a queue whose endpoint went while the gate was closed.
+// The gate of a queue whose endpoint went while its gate was closed: drops messages.
 struct NobodyWaits : ReceiveGate {
     void hold(uint8_t id, const void* data, size_t length) override {}
 } nobody_waits;
@@ -102,12 +102,12 @@ void RingInterface::drop_orphans() {
     await_messages();
 }
 
-// In the place of one that is called: most calls take one message of one queue.
+// Inlined into progress(): most calls take one message of one queue.
 [[gnu::always_inline]] inline unsigned RingInterface::take_messages(size_t index, size_t* bytes) {
     RingInbox& inbox = *inboxes_[index];
     SenderScope sender(params_.am_table);
     sender.set(inbox.peer);
-    // However the handlers end: they may also make queues.
+    // Runs also when a handler throws. By index, since handlers may make queues.
     struct Watching {
         std::vector<AwaitedWord>& watches;
         const size_t index;
@@ -141,8 +141,8 @@ unsigned RingInterface::progress() {
         if (!watches_[i].is_as_expected(control::kNumberMask)) [[likely]]
             continue;
         count += take_messages(i, &bytes);
-        // What one call copies has its limit, and the program may have something to do first: those
-        // that were not looked at come first in the next call.
+        // A call copies so much at most, or ends where the program has something to do first. The
+        // next call begins with the queues that were not looked at.
         if (bytes >= copies().turn_bytes() || is_enough()) {
             first_ = next;
             break;
@@ -208,7 +208,7 @@ void RingEndpoint::set_receive_gate(ReceiveGate* gate) {
 ucs_status_t RingEndpoint::make_room(bool for_long) {
     if (status_ != UCS_OK) return status_;
     const uint64_t limit = outbox_->limit();
-    // A receiver that claims to have read what was never sent gets nothing more.
+    // The receiver claims to have read what was never sent: nothing more is sent to it.
     if (limit - next_ - 1 >= outbox_->slots()) return UCS_ERR_NO_RESOURCE;
     limit_ = limit;
     if (!for_long) return UCS_OK;
@@ -216,7 +216,8 @@ ucs_status_t RingEndpoint::make_room(bool for_long) {
     return area_.has_room(area_tail_) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
-// What was left out by beginning anew is as good as consumed, before the receiver knows of it.
+// How far the receiver is. It does not know yet of what was left out by beginning anew, which
+// counts as consumed.
 void RingEndpoint::look_at_area() {
     const uint64_t told = outbox_->area_tail();
     if (static_cast<int64_t>(told - area_tail_) > 0) area_tail_ = told;

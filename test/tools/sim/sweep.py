@@ -11,7 +11,7 @@ usage: sweep.py [--swiftlane PROGRAM] [--jobs N] [--seeds N] [--workloads NAME,.
   --json       write all figures there
 
 Prints the figures of the defaults, then for each other value those that are better (+) or worse (-), as tables of
-docs/results.md. All is modelled: the same options give the same tables.
+docs/design/lanes.md. All is modelled: the same options give the same tables.
 """
 
 import argparse

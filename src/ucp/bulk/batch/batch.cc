@@ -19,8 +19,9 @@ namespace {
 using bulk::Direction;
 using bulk::Piece;
 
-// What a device is given first: it begins with them while the next ones are looked at. Then twice
-// as many each time, up to the most: between two kernels it stands still for some microseconds.
+// Pieces of the first kernel, few, so that the device begins while the next ones are checked. Each
+// further kernel gets twice as many, up to the most: between two kernels the device stands still
+// for some microseconds.
 constexpr size_t kFirstDevicePieces = 1024, kMostDevicePieces = 8192;
 
 // The part of a batch's request.
@@ -79,7 +80,8 @@ void pieces_done(Request& batch) {
     batch.endpoint->start(*flush);
 }
 
-// Those under way hold one reference together, which the flush behind the last one takes over.
+// A piece is done. All pieces under way hold one reference to the batch, which the flush behind the
+// last one takes over.
 void drop_part(Request& batch, ucs_status_t status) {
     BatchPart& part = batch.part<BatchPart>();
     if (batch.status == UCS_OK) batch.status = status;
@@ -153,7 +155,7 @@ void finish_device_pieces(Request& request) {
     if (part.number) request.endpoint->remote_operation_finished(*part.number);
 }
 
-// Nobody may touch either side before the device has done with it.
+// Waits for the device, which still reads and writes both sides.
 void abort_device_pieces(Request& request, ucs_status_t status) {
     request.part<DevicePieces>().owner->direct.wait_for(request);
     request.complete(status);
@@ -167,7 +169,7 @@ Piece as_piece(const ucpx_piece_t& piece) {
             reinterpret_cast<Memory*>(piece.memh), &unwrap(piece.rkey)};
 }
 
-// The first of these pieces, the batch's next ones, that devices copy together.
+// Begins as many of the batch's next pieces as devices copy together.
 // @return how many; 0: the next one does not go that way; or a negative status
 template <typename AnyPiece>
 ssize_t copy_by_devices(Request& batch, std::span<const AnyPiece> pieces) {
@@ -226,7 +228,7 @@ ucs_status_t post_pieces(Request& batch, const Lane& lane) {
             batch.status = static_cast<ucs_status_t>(done);
         } else if (done > 0) {
             part.next += static_cast<size_t>(done);
-            // The next call of the lane is the next turn's, which it may refuse.
+            // One call of the lane a turn: the next one may find no room.
             if (part.next < part.count) return UCS_INPROGRESS;
         } else {
             const ucs_status_t status = start_piece(batch, part.pieces[part.next]);
@@ -266,7 +268,7 @@ ucs_status_t post_batch(Request& batch, const Lane& lane) {
     BatchPart& part = batch.part<BatchPart>();
     const std::span<const Piece> pieces(part.pieces, part.count);
     bulk::Engine& engine = part.one_sided->bulk;
-    // What was begun piece by piece goes on so, whether those are done by now or not.
+    // A batch that was begun piece by piece goes on so.
     if (part.next != 0 || part.has_begun ||
         !engine.can_serve(*batch.endpoint, part.direction, pieces))
         return post_pieces(batch, lane);

@@ -71,7 +71,7 @@ ucs_status_t post(Notification& notification, const Lane& lane) {
                                     : post_payload(notification, lane);
 }
 
-// A notification that is not sent is not missed in silence.
+// Without memory for a notification the endpoint fails: it must not go missing unseen.
 template <typename Work>
 bool with_memory(Endpoint& endpoint, Work work) {
     try {
@@ -142,10 +142,10 @@ void Notifier::finish(Request& request, ucs_status_t status) {
 
 void Notifier::start(Request& request) {
     Endpoint& endpoint = *request.endpoint;
-    // The peer may give credit for this, and then has to know where.
+    // The peer gives credit for this one, for which it needs this worker's address.
     if (outgoing_.find(endpoint.remote_uuid())->second.under_way >= kCredit)
         request.flags |= Request::kNeedsGreeting;
-    // What waits for the fence may wait for this.
+    // What waits for the fence may wait for this notification.
     if (endpoint.fence_seen() != endpoint.host().fence_sequence) request.flags |= Request::kAwaited;
     endpoint.start(request);
 }
@@ -197,7 +197,7 @@ void Notifier::wait_for_room(Request& request) {
     notification.waits = endpoint.remote_operation_started();
 }
 
-// Its endpoint has failed while it waited for room.
+// The endpoint has failed while the notification waited for credit.
 void Notifier::abort(Request& request, ucs_status_t status) {
     const auto& notification = request.part<Notification>();
     RequestQueue& waiting = notification.owner->outgoing_.find(notification.peer)->second.waiting;

@@ -48,8 +48,8 @@ unsigned QueuePairDriver::total() const {
     return most > held_ && most - held_ > room ? held_ + room : most;
 }
 
-// At first, when nothing was measured, one queue pair is kept back for every lane that may yet
-// come, so that the first do not take all. Later they go by what they bring.
+// Before anything is measured one queue pair is kept back for each lane that may yet come, so that
+// the first sets do not take all. Later sets get what they are worth.
 unsigned QueuePairDriver::room_of(QueuePairSet& set) const {
     const unsigned most = total();
     if (most == UINT32_MAX || most <= held_) return most - std::min(most, held_);
@@ -61,7 +61,7 @@ unsigned QueuePairDriver::room_of(QueuePairSet& set) const {
         const unsigned later = cap > with + 1 ? cap - with - 1 : 0;
         return left > later ? left - later : 1;
     }
-    // It takes part, though its own end of the lane may not be up yet.
+    // This set counts, though its end of the lane may not be up yet.
     std::vector<Claim> all = {set.claim(clock_.now())};
     for (const auto& [other, claim] : claims()) {
         if (other != &set) all.push_back(claim);
@@ -69,7 +69,7 @@ unsigned QueuePairDriver::room_of(QueuePairSet& set) const {
     return std::min(left, share_out(all, most).front());
 }
 
-// A scalable interface alone has threads to give: its own endpoints are the lane's.
+// A scalable interface serves only for threads: its own endpoint is the lane's path already.
 bool QueuePairDriver::serves(unsigned interface) const {
     const uct::InterfaceAttributes& attributes = interfaces_.attributes(interface);
     constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
@@ -78,7 +78,7 @@ bool QueuePairDriver::serves(unsigned interface) const {
            ((attributes.capabilities & uct::kConnectable) != 0 && engine_.threads() != nullptr);
 }
 
-// Those of one scalable interface to another share their connections: one for each thread.
+// Endpoints between two scalable interfaces share connections: one for each thread is enough.
 unsigned QueuePairDriver::wanted_of(unsigned interface) const {
     if (interfaces_.attributes(interface).reach == uct::Reach::kEndpoint) return options_.each;
     return std::min(options_.each, engine_.threads()->threads_for(interface));
@@ -138,7 +138,7 @@ QueuePairSet& QueuePairDriver::set_of(Endpoint& endpoint) {
     if (known != sets_.end()) return *known->second;
     auto made = std::make_unique<QueuePairSet>(*this, endpoint);
     QueuePairSet& set = *sets_.emplace(endpoint.serial(), std::move(made)).first->second;
-    // No promotion is to come.
+    // Beside a scalable lane nothing waits for a promotion.
     if (set.is_beside_scalable_lane()) set.negotiation.on_lane_up();
     return set;
 }
@@ -216,7 +216,8 @@ void QueuePairDriver::run_deferred() {
             try {
                 handle(event);
             } catch (const std::bad_alloc&) {
-                // Who has none yet can do without.
+                // An endpoint without a set does without bulk queue pairs; one with a set would
+                // lose a message.
                 ucs::log_debug("no memory for queue pairs for bulk");
                 if (sets_.contains(event.endpoint->serial()))
                     event.endpoint->reset(UCS_ERR_NO_MEMORY);
@@ -243,7 +244,7 @@ void QueuePairDriver::handle(const Event& event) {
             if (event.message.is_answer) set.answer_due = ucs::kNever;
             set.peer_worth = event.worth;
             set.is_asked = false;
-            // What it may begin is another round, of which the refusal says nothing.
+            // Before on_message(), which may begin another round: the refusal is about this one.
             if (event.message.is_refusal() && event.message.epoch == negotiation.epoch())
                 set.refused();
             negotiation.on_message(event.message);
@@ -301,7 +302,7 @@ void QueuePairDriver::review(ucs::Time now) {
     review_soon();
     const std::vector<unsigned> due = share_out(all, total());
     for (size_t index = 0; index < found.size(); ++index) {
-        // Who has not answered yet is not asked again and again.
+        // A peer that has not answered yet is not asked again.
         QueuePairSet& set = *found[index].first;
         if (!set.is_asked) set.ask_for_worth();
         if (all[index].held >= due[index]) set.has_its_due();
@@ -353,7 +354,8 @@ void QueuePairDriver::advance(ucs::Time now) {
     }
 }
 
-// Of several endpoints to a peer, one that was closed may still be at the end of its round.
+// The endpoint of that round: of several to a peer, one that was closed may still be ending its
+// own.
 Endpoint* QueuePairDriver::find_round(uint64_t peer, uint32_t epoch) const {
     for (const auto& [serial, set] : sets_) {
         const QueuePairNegotiation& negotiation = set->negotiation;
@@ -382,7 +384,7 @@ void QueuePairDriver::transports_failed(std::span<const uct::Endpoint* const> tr
     std::vector<uint64_t> losers;
     for (const auto& [serial, set] : sets_) {
         for (const auto& queue_pair : set->queue_pairs) {
-            // What is a path is the engine's business first.
+            // Paths are the engine's, which tells of them itself.
             if (queue_pair->path != nullptr || !failed.contains(queue_pair->transport.get()))
                 continue;
             losers.push_back(serial);

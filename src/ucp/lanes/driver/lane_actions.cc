@@ -54,7 +54,7 @@ struct Encoded {
 
 void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
     Endpoint& owner = endpoint(peer);
-    // Who does not answer may have no endpoint to this worker any more.
+    // A peer that does not answer may have lost its endpoint to this worker: it is greeted again.
     const lanes::Link* link =
         message.type == lanes::MessageType::kPing ? negotiator_.find(peer) : nullptr;
     const bool is_unanswered = link != nullptr && link->is_unanswered();
@@ -92,7 +92,7 @@ void LaneDriver::take_lane(lanes::Peer peer) {
         state->interface_index = kept.mapped().interface_index;
         state->share = std::move(kept.mapped().share);
         state->dedicated = std::move(kept.mapped().dedicated);
-        // An endpoint made with other devices may need another lane than the one before it.
+        // The endpoint may be a new one, made with other devices, which needs another kind of lane.
         const bool fits =
             owner.is_promotable() && state->interface_index == owner.dedicated_index();
         status = fits ? UCS_OK : UCS_ERR_UNREACHABLE;
@@ -100,7 +100,7 @@ void LaneDriver::take_lane(lanes::Peer peer) {
     bring_in(peer, std::move(state), status);
 }
 
-// What the lane knows of its owner, and where it is.
+// Sets up the lane for its owner, and gives its address.
 ucs_status_t LaneDriver::prepare(LaneState& state, std::vector<uint8_t>* address) {
     const Endpoint& owner = state.endpoint;
     const WorkerInterface& interface = interfaces_[state.interface_index];
@@ -125,7 +125,7 @@ ucs_status_t LaneDriver::prepare(LaneState& state, std::vector<uint8_t>* address
     return UCS_OK;
 }
 
-// The lane is the endpoint's; the peer is told where it is.
+// Gives the lane to the endpoint, and its address to the peer. @param status  of making it
 void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status) {
     Endpoint& owner = endpoint(peer);
     assert(owner.lane_state() == nullptr);
@@ -162,7 +162,7 @@ void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address
         } else if (bytes.size() == header.device_length + attributes.endpoint_address_length) {
             const uct::RemoteAddress remote{
                 bytes.first(header.device_length), {}, bytes.subspan(header.device_length)};
-            // A lane that was kept is connected, if it is that one that the peer has kept.
+            // A kept lane is connected already, if it is the one that the peer has kept.
             try {
                 status = state.dedicated->is_connected(remote) ? UCS_OK
                                                                : state.dedicated->connect(remote);
@@ -179,7 +179,7 @@ void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address
     negotiator_.on_lane_ready(peer, status);
 }
 
-// Room for one more, there and for what is left of all of them when they go.
+// Room for one more lane in the graveyard, and for the states of all of them behind it.
 void LaneDriver::make_graves() {
     graveyard_.reserve(graveyard_.size() + 1);
     abandoned_.reserve(abandoned_.size() + graveyard_.size() + 1);
@@ -208,7 +208,8 @@ void LaneDriver::keep_lane(lanes::Peer peer) {
     state->direction = nullptr;
     state->connected = false;
     kept = {std::move(state->share), std::move(state->dedicated), state->interface_index};
-    // The end of its own flush may have led here, and one of the program's may still call back.
+    // The state is freed later: this may be a callback of its own flush, and a flush of the
+    // program's may still call back.
     abandoned_.push_back(std::move(state));
     has_deferred_ = true;
     owner.lanes_changed();
@@ -219,8 +220,8 @@ void LaneDriver::drop_kept_lane(const lanes::PeerId& peer) {
     kept_.erase(peer.worker);
 }
 
-// Where the budget is used up, of the context or of the adapter, that is marked; else the device
-// has no more.
+// Would giving up that kept lane make room for a lane to `peer`? Yes if the budget says that its
+// queue pair is wanted, or if both use one adapter.
 bool LaneDriver::makes_room(const lanes::PeerId& kept, lanes::Peer peer) {
     const auto found = kept_.find(kept.worker);
     if (found == kept_.end()) return false;
@@ -290,7 +291,7 @@ void LaneDriver::flush_lane(lanes::Peer peer) {
     }
 }
 
-// For that of one lane more than there are.
+// For one lane more than there are.
 void LaneDriver::make_room_for_retries() {
     const size_t lanes = negotiator_.held() + negotiator_.parked() + size_t{1};
     for (auto* endpoints : {&to_retry_, &retrying_}) lanes::reserve_for(*endpoints, lanes);
@@ -304,7 +305,7 @@ void LaneDriver::retry_at(LaneState& state, ucs::Time when) {
 void LaneDriver::retry(LaneState& state) {
     LaneState::MarkerWait* const wait = state.marker_wait.get();
     if (wait != nullptr && wait->next_try != ucs::kNever) {
-        // Others are tried again meanwhile.
+        // Called for other lanes' sake: this one's time has not come.
         if (clock_.now() < wait->next_try) return retry_at(state, wait->next_try);
         wait->next_try = ucs::kNever;
         begin_marker(state);
@@ -353,9 +354,9 @@ void LaneDriver::lane_flushed(uct::Completion* self) {
     if (state.direction == nullptr) return;
     auto& driver = *static_cast<LaneDriver*>(state.owner);
     driver.tick();
-    // What the transport itself or a flush of the program posted since then is to be complete too.
+    // Flush again: the transport, or a flush of the program, may have posted something since.
     if (flush.status == UCS_OK) driver.try_flush(state);
-    // Errors come through the transport's error handler as well.
+    // Errors are handled by the transport's error handler, which is called as well.
 }
 
 void LaneDriver::fence_flushed(uct::Completion* self) {

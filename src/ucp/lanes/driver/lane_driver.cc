@@ -20,22 +20,23 @@ constexpr double kDefaultInterval = 0.1;
 // Nanoseconds: a day.
 constexpr double kLongestWait = 86400e9;
 
-// Owners that the tracker knows for each dedicated lane. Whoever holds the lanes of a worker is
-// found among the three or four times as many that it sends most to; but what it sends to the
-// others counts as well, with what those send: a link whose other direction is left out seems
-// lighter than it is, and with a quarter of the hottest as the least that has a lane (traffic by
-// Zipf's law) and a table of four for each, by more than the margin.
+// Endpoints that the tracker knows for each dedicated lane. Lanes go to endpoints among the three
+// or four times as many that the worker sends most to. The others count as well: a link is ranked
+// by the traffic of both its directions, and seems lighter than it is where one end does not know
+// its own. With traffic by Zipf's law, where the last link with a lane has a quarter of the hottest
+// one's traffic, a table of four for each lane would make that error larger than the margin.
 constexpr size_t kTrackedForALane = 16;
 
-// What one progress does of a ranking: so many places of the tracker's table are read, or so many
-// scores handed over, each of which may cost a message.
+// What one call of progress does of a ranking: places of the tracker's table that it reads, or
+// scores that it hands over, each of which may cost a message.
 constexpr size_t kCollectedAtOnce = 20, kRankedAtOnce = 3;
 
-// What one progress does of the messages that have come together. Each of a lane's steps may cost a
-// switch of the other direction, and the rest a decision at most.
+// Messages of the negotiation that one call of progress hears, if several have come. Each may lead
+// to a switch of this end's direction, or to a decision.
 constexpr unsigned kHeardAtOnce = 2;
 
-// An endpoint's value is found out anew so seldom, as that reads all that was learned of its lanes.
+// An endpoint's value is computed anew in one of so many intervals, as that reads all that was
+// learned of its lanes.
 constexpr uint64_t kLooksToRevalue = 16;
 
 constexpr uint32_t kNoCap = 1u << 24;  // more endpoints than any worker has
@@ -63,14 +64,14 @@ lanes::Config negotiator_config(const Config& config, uint32_t room) {
     result.cap = std::min(result.cap, room);
     result.margin_permille = static_cast<uint32_t>(config.hysteresis_margin * 1000);
     result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
-    // What waits for news of scores follows the rankings, which bring them.
+    // These are waits for new scores, which come with each ranking: they scale with the interval.
     const double pace = ucs::seconds(config.switch_interval) / kDefaultInterval;
     for (lanes::Time* wait : {&result.busy_retry, &result.retry_after, &result.retry_max,
                               &result.refresh, &result.stale_after}) {
         const double scaled = static_cast<double>(*wait) * pace;
         *wait = static_cast<lanes::Time>(std::clamp(scaled, 1e3, kLongestWait));
     }
-    // As the negotiator wants it, where both would be the longest wait.
+    // The negotiator needs this, which the longest wait may have cut.
     result.stale_after = std::max(result.stale_after, 2 * result.refresh);
     result.hold = static_cast<lanes::Time>(config.hold().count());
     result.min_score = static_cast<lanes::Score>(config.min_score);
@@ -127,8 +128,8 @@ void LaneDriver::tick() {
     negotiator_.set_time(lane_time(clock_.now()));
 }
 
-// A kept lane serves nobody yet: it goes where a lane of any worker of the process lacks its queue
-// pair.
+// Gives up kept lanes, which carry nothing, while a worker of the process lacks a queue pair for a
+// lane.
 void LaneDriver::drop_wanted_lanes() {
     std::vector<lanes::PeerId> wanted;
     for (const auto& [peer, kept] : kept_) {
@@ -144,7 +145,8 @@ void LaneDriver::drop_wanted_lanes() {
 void LaneDriver::advance(ucs::Time now) {
     if (!kept_.empty() && interfaces_.is_lane_wanted()) [[unlikely]]
         drop_wanted_lanes();
-    // What messages have led to is enough for one call, and so is a step of a ranking.
+    // A call that has decided on messages decides nothing else, nor does one that does a step of a
+    // ranking.
     bool may_decide = !std::exchange(has_decided_, false);
     if (tracker_) {
         const bool was_armed = tracker_->armed();
@@ -157,7 +159,7 @@ void LaneDriver::advance(ucs::Time now) {
             seen_rounds_ = tracker_->rounds();
             begin_collection(now);
         } else if (may_decide && collection_.step != RateCollection::Step::kNone) {
-            // A program that seldom calls progress gets it over with.
+            // The program seldom calls progress: this call does all that is left.
             const bool is_late = now - collection_.begun > config_.switch_interval / 8;
             do {
                 go_on_collecting();
@@ -171,7 +173,7 @@ void LaneDriver::advance(ucs::Time now) {
         next_retry_ = ucs::kNever;
         has_deferred_ = true;
     }
-    // With a part of an interval's scores its first link would win for being the first.
+    // Nothing is decided on a part of an interval's scores: the link that comes first would win.
     const bool is_collecting =
         collection_.step != RateCollection::Step::kNone || (tracker_ && tracker_->is_closing());
     if (may_decide && !is_collecting && lane_time(now) >= negotiator_.next_deadline())
@@ -192,15 +194,16 @@ ucs::Time LaneDriver::next_deadline() const {
     ucs::Time result = deadline == lanes::kNever
                            ? ucs::kNever
                            : ucs::Time(ucs::Duration(static_cast<int64_t>(deadline)));
-    // A worker that sleeps does so through empty windows. On a virtual clock they keep their times,
-    // so that traffic begins anywhere in them.
+    // A worker without traffic is not woken by sampling windows. On a virtual clock windows keep
+    // their times all the same, so that traffic may begin at any moment of one.
     if (tracker_ && (options_.has_virtual_time || !tracker_->is_idle())) {
         result = std::min(result, tracker_->next_event());
     }
     return std::min({result, next_full_look_, next_retry_});
 }
 
-// Traffic of an endpoint that takes part in no selection counts for the one of its peer that does.
+// Of several endpoints to a peer the primary one takes part in lane selection; traffic of the
+// others counts for it.
 ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     const Endpoint* endpoint = endpoints_.find(uuid);
     if (endpoint == nullptr || !endpoint->is_promotable()) return {0, 0};
@@ -253,7 +256,7 @@ void LaneDriver::collect_scores() {
         collection_.place, kCollectedAtOnce, [&](const ucs::UsageTracker::Usage& usage) {
             Endpoint* endpoint = endpoints_.find(usage.id);
             if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
-            // What is learned meanwhile takes effect in one of so many intervals, on average.
+            // What was learned since takes effect in one of so many intervals, on average.
             if (endpoint->learned() != nullptr && ucs::mix64(++looks_) % kLooksToRevalue == 0)
                 tracker_->revalue(endpoint->tracker_hook());
             const auto peer = try_enter(*endpoint);
@@ -264,7 +267,8 @@ void LaneDriver::collect_scores() {
     if (!is_more) collection_.step = RateCollection::Step::kHandOver;
 }
 
-// In the order of peers: those that the tracker has, and those that it had and has not any more.
+// Merges, in the order of peers, those that the tracker has with those that it had at the last
+// ranking and has no more: their score is 0 now.
 void LaneDriver::hand_over_scores() {
     const auto score_of = [](double rate) {
         return static_cast<lanes::Score>(
@@ -337,7 +341,7 @@ unsigned LaneDriver::run_deferred() {
         if (LaneState* state = endpoint->lane_state()) retry(*state);
     }
     retrying_.clear();
-    // A queue pair takes an adapter long: one in a call, and none beside decisions.
+    // To destroy a queue pair takes an adapter long: one in a call, and none beside decisions.
     if (!graveyard_.empty() && !has_heard_) {
         Buried grave = std::move(graveyard_.front());
         graveyard_.erase(graveyard_.begin());
@@ -470,7 +474,7 @@ void LaneDriver::marker_posted(Endpoint& endpoint) {
 
 void LaneDriver::lane_full(Endpoint& endpoint) {
     LaneState& state = *endpoint.lane_state();
-    // Whoever is told to use dedicated lanes alone waits for them.
+    // With UCX_LANES=dedicated an endpoint waits for its lane, however long.
     if (state.is_watched || config_.lanes != LaneMode::kDynamic) return;
     const ucs::Time now = clock_.now();
     try {
@@ -511,7 +515,8 @@ void LaneDriver::look_at_full_lanes(ucs::Time now) {
     }
 }
 
-// It waits for room in the lane's queue; without memory, for the next try.
+// Posts the last message of this direction on the dedicated lane (DMARK). Without room it waits in
+// the lane's queue, without memory for the next try.
 void LaneDriver::begin_marker(LaneState& state) {
     while (post_end_marker(state) == UCS_ERR_NO_RESOURCE) {
         const ucs_status_t status = state.dedicated->pending_add(state.marker_wait.get());
@@ -524,7 +529,8 @@ void LaneDriver::begin_marker(LaneState& state) {
     }
 }
 
-// @return UCS_ERR_NO_RESOURCE, or UCS_OK if the lane has nothing to do with it any more
+// @return UCS_ERR_NO_RESOURCE: the lane has no room; UCS_OK: it is posted, has failed, or is tried
+// again later
 ucs_status_t LaneDriver::post_end_marker(LaneState& state) {
     const auto pack = [](void* destination, void* arg) -> size_t {
         const auto& bytes = *static_cast<std::vector<std::byte>*>(arg);
@@ -594,7 +600,7 @@ ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::R
     return UCS_OK;
 }
 
-// Many may come together, and one may take long.
+// Puts a message aside for progress: many may come together, and one may take long.
 void LaneDriver::put_in(uint64_t sender, lanes::Message&& message) {
     if (!has_heard_) heard_since_ = clock_.now();
     has_heard_ = has_deferred_ = true;
@@ -610,7 +616,8 @@ void LaneDriver::hear(const LaneInbox::Entry& heard) {
     Endpoint* endpoint = endpoints_.find(heard.sender);
     if (endpoint == nullptr) return;  // it has gone since
     const auto peer = try_enter(*endpoint);
-    // Nothing is agreed on with that peer, so that it asks again, or says it again.
+    // There is no memory to know the peer. Nothing is agreed on with it yet, so it repeats what it
+    // wants.
     if (!peer) return;
     try {
         tick();
@@ -625,7 +632,7 @@ void LaneDriver::hear(const LaneInbox::Entry& heard) {
 
 unsigned LaneDriver::hear_some() {
     if (inbox_.is_empty()) return 0;
-    // A program that seldom calls progress gets it over with.
+    // The program seldom calls progress: this call does all that is left.
     const bool is_late = clock_.now() - heard_since_ > config_.switch_interval / 8;
     unsigned heard = 0;
     for (; !inbox_.is_empty() && (is_late || heard < kHeardAtOnce); ++heard) hear(inbox_.take());
@@ -641,9 +648,9 @@ ucs_status_t LaneDriver::on_ordered(void* arg, void* data, size_t length, uct::R
         return UCS_OK;
     }
     std::memcpy(&header, data, sizeof(header));
-    // Messages of requests alone are ordered.
+    // Only messages of requests may be in an ordered one.
     const bool is_request = header.id < static_cast<uint8_t>(AmId::kHello);
-    // Its place is among those before it of its sender: the round may have begun with one of them.
+    // What that sender said before is heard first: the round may have begun with it.
     while (self.inbox_.has(header.sender)) self.hear(self.inbox_.take());
     Endpoint* endpoint = is_request ? self.endpoints_.find(header.sender) : nullptr;
     const Order order = endpoint == nullptr

@@ -14,7 +14,8 @@
 namespace ucp {
 namespace {
 
-// What the 8 bytes before kept data say: a pointer with its kind in the low bits.
+// Whose the bytes are that a handler keeps. The 8 bytes before them are a pointer to the owner,
+// with this in its low bits.
 enum class Owner : uintptr_t { kDescriptor = 0, kBlock = 1, kAnnouncement = 2 };
 
 void set_owner(void* data, void* pointer, Owner kind) {
@@ -117,7 +118,7 @@ unsigned AmHandlers::run_deferred() {
     return count;
 }
 
-// The message's data, if it is no announcement, is a block of allocate() that passes over.
+// Takes over the message's data, a block of allocate(), unless it is an announcement.
 void AmHandlers::keep_early(const Message& message, std::span<const std::byte> announced) {
     EarlyMessage early;
     early.id = message.id;
@@ -191,7 +192,8 @@ std::byte* AmHandlers::allocate(size_t bytes) {
     return block + alignment;
 }
 
-// Whoever sent it, nothing may be missing among the messages of an endpoint.
+// A message is lost. Nothing may be missing among the messages of an endpoint: its sender's fails,
+// or all if the sender is not known.
 void AmHandlers::lost(uint64_t sender) {
     if (Endpoint* endpoint = endpoints_.find(sender)) return endpoint->reset(UCS_ERR_NO_MEMORY);
     if (sender == 0)

@@ -15,7 +15,7 @@
 namespace ucp {
 
 #pragma pack(push, 1)
-// kTook: what a message of the worker that this goes to has cost who received it.
+// kTook, which goes back to the sender of a timed message: what it has cost its receiver.
 struct TookMessage {
     uint64_t from;   // uuid of who received it
     uint64_t stamp;  // that came with the message
@@ -50,7 +50,7 @@ class MessageTimes {
 
     // --- the sender ---
 
-    // Does what was learned choose between the ways of a message over the lane of the moment?
+    // May learned costs choose the way of a message over the current lane?
     static bool has_choice(const Endpoint& endpoint, select::Operation operation,
                            select::BufferClass buffer, size_t length) {
         const LearnedLane* const lane = endpoint.learned(operation);
@@ -64,7 +64,7 @@ class MessageTimes {
         select::Protocol protocol;
         uint64_t stamp = 0;  // of a message that is timed
     };
-    // By what was learned. Requires has_choice().
+    // The route by what was learned. Requires has_choice().
     // @param usual  the table's choice
     Route route(const Endpoint& endpoint, select::Operation operation, select::Load load,
                 size_t length, select::Protocol usual);
@@ -93,7 +93,8 @@ class MessageTimes {
             begin(receive.part<TagReceive>().timing, sender, stamp, length, 0);
     }
     ucs::Time now() const { return clock_.now(); }
-    // All of it is here, though its receive is not: from now on only the program is waited for.
+    // The message is complete, but its receive is not posted: from now on the program is waited
+    // for, which does not count.
     void arrived(Timing& timing) { timing.took = clock_.now().time_since_epoch() - timing.began; }
     // Its receive has ended, or the program is about to get it.
     void end(ucs_status_t status, Timing& timing);

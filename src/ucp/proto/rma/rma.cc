@@ -31,7 +31,7 @@ bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote) {
 
 using bulk::Direction;
 
-// What a direction is called by transports and by the table of protocols.
+// A direction in the words of transports and of the table of protocols.
 struct DirectionTraits {
     const char* name;
     select::Operation operation;
@@ -92,7 +92,7 @@ inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uin
 bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                  const RemoteMemory& remote) {
     const bool is_watched = endpoint.is_watched();
-    // What no lane reaches is a device's: start_direct() comes next.
+    // Memory that has no key for any lane is a device's: start_direct() is tried next.
     if ((is_watched && !remote.has_keys()) || !endpoint.one_sided_ready()) return false;
     return !is_watched ? put_short(endpoint, buffer, length, address, remote)
                        : put_watched(endpoint, buffer, length, address, remote);
@@ -192,7 +192,7 @@ select::Protocol protocol_of(Request& request, const Lane& lane, select::BufferC
                                                   remote, rma.length - rma.offset);
 }
 
-// Bulk transfers are the engine's; the rest of what was begun otherwise is not.
+// Hands the operation to the bulk engine, unless a part of it has gone another way.
 bool start_bulk(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.offset != 0 || registration(request, lane) == nullptr) return false;
@@ -300,7 +300,7 @@ ucs_status_t post_by_adapter(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-// Nobody may touch either side before the device has done with it.
+// Waits for the device, which still reads and writes both sides.
 void abort_copy(Request& request, ucs_status_t status) {
     request.part<RmaOperation>().owner->direct.wait_for(request);
     request.complete(status);
@@ -312,7 +312,8 @@ const ucs::MemoryExport& use_exported(Endpoint& endpoint, const RemoteMemory& re
     return exported;
 }
 
-// Where there is no way to the memory yet, the target's processor acts.
+// Has a device copy; where the peer's memory is not mapped yet, the target's processor acts
+// instead.
 ucs_status_t post_direct(Request& request, const Lane&) {
     RmaOperation& rma = request.part<RmaOperation>();
     DirectPath& direct = rma.owner->direct;
@@ -320,7 +321,7 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     const ucs::DevicePiece piece{&there, rma.address - rma.remote->header().address, rma.buffer,
                                  rma.length};
     if (!direct.copy(request, piece, rma.found(), rma.direction == Direction::kPut)) {
-        // What nobody else can open its owner's devices reach.
+        // Memory that other processes cannot open is copied by its owner's devices, on request.
         const bool is_asked = there.has_handle == 0 && rma.device_copy != nullptr &&
                               rma.remote->is_copied_on_request();
         is_asked ? request_copy(request) : emulate_rma(request);
@@ -333,12 +334,12 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     return UCS_OK;
 }
 
-// The key is not for all of it: nothing is written, be it by a device or by messages.
+// The key does not cover the whole range: nothing of it is written, by whatever way.
 ucs_status_t refuse(Request&, const Lane&) {
     return UCS_ERR_INVALID_ADDR;
 }
 
-// Memory of a device takes part: the table of protocols has who moves it.
+// One side is memory of a device: the table of protocols says who moves it.
 [[gnu::noinline]] void begin_of_device(Request& request) {
     const RmaOperation& rma = request.part<RmaOperation>();
     if (rma.remote->exported() != nullptr && !rma.remote->covers(rma.address, rma.length)) {
@@ -368,8 +369,8 @@ ucs_status_t refuse(Request&, const Lane&) {
     }
 }
 
-// The part of an operation between memory of a device here and described memory, of which a device
-// does all, and which has begun in its call.
+// The part of an operation that a device does as a whole, between its memory and described memory
+// of the peer, and that has begun within the call.
 struct DirectOperation {
     ucs::HeldAllocations* held;  // has the buffer's allocation; null: had no place for it
     uint64_t allocation;
@@ -508,7 +509,7 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
     return UCS_INPROGRESS;
 }
 
-// There is nothing to do, or one of the shortest ways does it.
+// True if the operation is done: there was nothing to do, or one of the shortest ways has done it.
 template <Direction kDirection>
 bool OneSided::is_done_at_once(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
                                const RemoteMemory& remote) {

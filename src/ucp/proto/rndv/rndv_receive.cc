@@ -88,7 +88,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
     uct::MemoryHandle* handle = nullptr;
     if (by_handle && memory_of(receive) != nullptr)
         handle = memory_of(receive)->handle(lane.domains.local);
-    // A lane that cannot go on by itself leaves the rest to the sender.
+    // The lane cannot read (any more): the sender is asked to send the rest.
     if (key == uct::kInvalidRemoteKey || (by_handle && handle == nullptr) ||
         (lane.attributes.capabilities & uct::kGetZcopy) == 0)
         return UCS_OK;
@@ -110,7 +110,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
         });
     }();
     if (status != UCS_OK && status != UCS_INPROGRESS) return status;
-    // The lane goes on with it by itself, or in later calls of progress.
+    // The lane copies it by itself, or in later calls of progress: not time of this call.
     if (status == UCS_INPROGRESS) receive.timing.is_elsewhere = true;
     get.offset += length;
     return get.offset == receive.wanted ? UCS_OK : UCS_INPROGRESS;
@@ -142,7 +142,7 @@ void get_finished(Request& request) {
 //                own; none for a get
 bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane,
                     uct::PeerRights rights) {
-    // What a get was to use that could not be started.
+    // Left by a get that could not be started.
     if (receive.memory != nullptr) Memory::destroy(std::exchange(receive.memory, nullptr));
     const auto address = reinterpret_cast<uintptr_t>(receive.buffer.data());
     const bool covered =
@@ -229,7 +229,7 @@ ucs_status_t on_data(void* arg, void* data, size_t length, uct::ReceiveDescripto
         return UCS_OK;
     }
     TagReceive& receive = request->part<TagReceive>();
-    // What comes before the first data was put into memory that was offered for it.
+    // Bytes before the first message of data were put into the memory that was offered.
     const bool follows_puts = receive.arrived == 0 && receive.memory != nullptr;
     const bool in_place =
         header.offset == receive.arrived || (follows_puts && header.offset < receive.wanted);
@@ -276,7 +276,7 @@ bool is_reached(Rendezvous& rndv, const TagReceive& receive, const Lane& lane) {
                      UCS_BIT(*type)) != 0);
 }
 
-// The sender's memory: once it is mapped, devices here read it.
+// Can the sender's memory be mapped here, so that devices here read it?
 bool is_openable(const Announcement& announcement) {
     return announcement.has_export && announcement.exported.has_handle != 0;
 }

@@ -40,7 +40,7 @@ struct RndvSend {
     RemoteMemory* remote = nullptr;     // where to put
     uct::Endpoint* put_lane = nullptr;  // carries puts that are not flushed yet
 
-    // Once the receiver has asked.
+    // Valid once the receiver has asked for the data.
     uint64_t receiver;  // its request
     size_t offset, end;
     uint64_t put_address;  // of byte 0 of the message in the receiver's memory
@@ -76,7 +76,7 @@ void finish_send(Request& request) {
     }
     send.buffer.close();
     if (send.memory != nullptr) {
-        // It may have been announced to the receiver, who may read from it any time.
+        // The receiver may know its key, and read from it at any time.
         if (request.status != UCS_OK) send.memory->distrust();
         Memory::destroy(send.memory);
     }
@@ -137,14 +137,16 @@ size_t pack_rts(void* destination, void* arg) {
     return out + send.header.length - static_cast<std::byte*>(destination);
 }
 
-// Of our own, with the domains that are asked for it. @return false: it cannot be
+// A registration of our own; domains join it as they are asked for.
+// @return false: the buffer cannot be registered
 bool take_memory(RndvSend& send) {
     return Memory::create_on_demand(send.rndv->domains, send.buffer.data(), send.buffer.length(),
                                     uct::PeerRights::kRead, &send.memory,
                                     send.buffer.memory()) == UCS_OK;
 }
 
-// Within a host the domain of the lane is all that is asked for a key, and has one at once.
+// Within a host only the domain of the lane is needed for a key, and it gives one without a
+// registration.
 bool needs_one_domain(const Request& request, const RndvSend& send, const Lane& lane) {
     const uct::MemoryDomainAttributes& attributes =
         send.rndv->domains[lane.domains.local].memory->attributes();
@@ -152,8 +154,8 @@ bool needs_one_domain(const Request& request, const RndvSend& send, const Lane& 
            !request.endpoint->protocols(lane).is_bulk(send.buffer.length());
 }
 
-// Have a key for the lane's device in the announcement. A device that takes no more registrations
-// leaves the way without one.
+// Gets a key for the lane's device into the announcement. If the device takes no more registrations
+// the message goes without one.
 void take_key(Request& request, RndvSend& send, const Lane& lane) {
     if (!send.is_readable) return;
     const unsigned domain = lane.domains.local;
@@ -202,8 +204,8 @@ ucs_status_t announce(Request& request, const Lane& lane) {
                                   static_cast<uint32_t>(length - sizeof(header)));
 }
 
-// The answer may come within the call, where the transport leads back to this process; the request
-// is still being posted then, and goes on from here.
+// Over a transport within the process the answer may come inside the call that announces. The
+// request is still being posted then, and is continued here.
 ucs_status_t post_rts(Request& request, const Lane& lane) {
     RndvSend& send = request.part<RndvSend>();
     take_key(request, send, lane);
@@ -259,8 +261,8 @@ bool can_put(const RndvSend& send, const Lane& lane) {
            send.remote->find(lane.domains) != uct::kInvalidRemoteKey;
 }
 
-// The rest goes as messages, after a demotion to a lane that has no puts: a direction goes on there
-// only when what it did before has landed.
+// After a demotion to a lane without puts the rest goes as messages, once all puts before have
+// landed.
 ucs_status_t go_on_with_data(Request& request) {
     RndvSend& send = request.part<RndvSend>();
     const ucs_status_t status = flush_puts(request);
@@ -328,7 +330,7 @@ ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     return UCS_OK;
 }
 
-// The peer may have its buffer back only when no device writes there any more.
+// Waits for the device, which still writes to the peer's buffer.
 void abort_store(Request& request, ucs_status_t status) {
     request.part<RndvSend>().rndv->direct.wait_for(request);
     request.complete(status);
@@ -393,7 +395,7 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         }
     }
     rndv.requests.unname(*request);
-    // From here on nothing is awaited: the answer's reference serves for posting.
+    // No answer is to come any more: its reference is taken over by the posting.
     if (!send.announcing) request->endpoint->start(*request);
     return UCS_OK;
 }

@@ -137,8 +137,9 @@ ucs_status_t TagEngine::arrived_late(Tag tag, const std::byte* payload, size_t l
         return arrived_early(tag, payload, length);
     if (!receive_at_once(*expected, tag, payload, length)) [[unlikely]]
         arrived(&whole(*expected), tag, payload, length, 0, 0);
-    // What its sender sends next mostly belongs to a receive that the program posts next, and would
-    // be kept until then: copied twice, while the sender waits for this side.
+    // No posted receive is left. The next message mostly belongs to a receive that the program
+    // posts next: taken now it would be copied twice, while its sender waits for this side's
+    // answer.
     if (matcher_.awaited() == 0) *is_enough_ = true;
     return UCS_OK;
 }
@@ -159,7 +160,7 @@ ucs_status_t TagEngine::on_sync_message(void* arg, void* data, size_t length,
 
 namespace {
 
-// Later fragments of a message that has its receive.
+// Where later fragments go of a message that has its receive.
 const Reassembly::Sink kReceiveSink{
     [](void* target, size_t offset, const void* data, size_t length) {
         store(*static_cast<Request*>(target), offset, data, length);
@@ -167,7 +168,8 @@ const Reassembly::Sink kReceiveSink{
     },
     [](void* target, ucs_status_t status) { static_cast<Request*>(target)->complete(status); }};
 
-// Room for the first `bytes` of a message, which so far has had room for what had come.
+// Makes room for the first `bytes` of a message that is kept; so far it has had room for the
+// fragments that had come.
 ucs_status_t make_room(TagMessage& message, size_t bytes) {
     if (bytes <= message.room) return UCS_OK;
     const size_t room = Reassembly::room_for(bytes, message.length);
@@ -187,7 +189,7 @@ ucs_status_t make_room(TagMessage& message, size_t bytes) {
     return UCS_OK;
 }
 
-// Later fragments of a message that still waits for one.
+// Where later fragments go of a message that still waits for its receive.
 const Reassembly::Sink kKeptSink{[](void* target, size_t offset, const void* data, size_t length) {
                                      auto& message = *static_cast<TagMessage*>(target);
                                      const ReceiverWork work(message.timing);
@@ -303,7 +305,8 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 
 // --- sending ---
 
-// Of the next long message. A message that is still to be fetched is one under way.
+// Where the next long message stands in the order of the program's calls. Messages that are still
+// to be fetched are under way.
 Turns::Place TagEngine::place_of_next(const Endpoint& endpoint) {
     const bool is_busy = endpoint.has_backlog() || requests_.has_named() || !announced_.empty();
     return turns_.next(endpoint, {receives(), matcher_.awaited(), last_found_ == receives()},
@@ -330,8 +333,9 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     if (has_choice) {
         const auto [situation, is_exchange] = place_of_next(endpoint);
         const select::Protocol usual = choices[static_cast<size_t>(situation)];
-        // What it leaves in the caches of both, which its own time does not tell, counts for more
-        // than that; and whoever tries another way keeps all waiting who exchange in turn.
+        // Exchanges within a host go as the table says. What a message leaves in the caches of both
+        // ends counts for more than its own time, which is all that can be learned; and in
+        // collective operations all ranks wait for one that tries another way.
         if (is_exchange && endpoint.learned(kTag)->is_within_host) return {usual};
         const Load load = situation == Situation::kAlone ? Load::kAlone
                           : matcher_.awaited() != 0      ? Load::kBothWays
@@ -342,7 +346,8 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     if (std::ranges::all_of(choices, [&](select::Protocol each) {
             return is_announced(each) == is_first_announced;
         })) {
-        // The next step of the same exchange may be longer, as in recursive doubling.
+        // All situations go one way, but the message counts as a step of an exchange: the next one
+        // may be longer, as in recursive doubling.
         if (buffer.length() >= kCounted) (void)place_of_next(endpoint);
         return {choices.front()};
     }
@@ -362,7 +367,7 @@ ucs_status_t send_packed(Endpoint& endpoint, Packer& packer, Tag tag) {
     if (length > packed.size() || !endpoint.fits_short_locked(length)) return UCS_ERR_NO_RESOURCE;
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
     try {
-        // The program's code may have sent something itself.
+        // Checked again: packing is the program's code, which may have sent something.
         if (packer.pack(0, packed.data(), length) == length && endpoint.fits_short_locked(length))
             status = endpoint.post_short(AmId::kTagShort, tag, packed.data(), length);
     } catch (...) {
@@ -469,7 +474,7 @@ unsigned TagEngine::fetch_announced() {
     for (size_t i = 0; i < count; ++i) {
         const auto [receive, message] = announced_.front();
         announced_.pop_front();
-        // Should a callback throw.
+        // In case a callback throws: the rest is fetched in the next progress.
         if (!announced_.empty()) requests_.run_soon();
         const std::unique_ptr<TagMessage, Free> owner(message, Free{*this});
         rndv_.receive(*receive, {message->data, message->room});

@@ -182,7 +182,7 @@ void UdInterface::set_message_limits(uint32_t max_inline) {
 UdInterface::~UdInterface() {
     if (queue_ == nullptr) return;
     for (UdPeer& peer : by_target_) {
-        // Who waits for these would wait for ever.
+        // Last acknowledgements: peers that wait for them would do so for ever.
         if (peer.connection().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
     end_failed();
@@ -262,7 +262,7 @@ UdPeer* UdInterface::peer_named(uint32_t name) const {
     return slot < names_.size() && generations_[slot] == name ? names_[slot] : nullptr;
 }
 
-// Names are the slot and how often it was used; 0 is nobody's.
+// A name is a slot and a count of its uses; 0 is nobody's.
 uint32_t UdInterface::add_name(UdPeer* peer) {
     if (free_names_.empty()) {
         if (names_.size() == kSlots) return 0;
@@ -317,7 +317,7 @@ UdPeer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) 
     return peer;
 }
 
-// So that later nothing that befalls a peer takes memory.
+// Reserves what a failure or a timer of the peer takes later: those must not need memory.
 void UdInterface::make_room_for_peer() {
     const size_t peers = by_target_.size() + failed_.size() + 1;
     for (auto* list : {&failed_, &ready_, &due_}) {
@@ -422,7 +422,8 @@ void UdInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
 void UdInterface::reschedule(UdPeer& peer) {
     if (peer.status() != UCS_OK) return;
     const ucs::Time deadline = peer.connection().deadline();
-    // A deadline that went back is found out at the time that is in the tree.
+    // A deadline that has moved later stays in the tree at its old time, where run_timers() finds
+    // that out.
     if (deadline >= peer.scheduled()) return;
     if (peer.scheduled() != ucs::kNever) by_deadline_.erase(by_deadline_.iterator_to(peer));
     peer.set_scheduled(deadline);
@@ -493,7 +494,7 @@ ucs_status_t UdInterface::arm() {
         if (peer.connection().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
     if (!failed_.empty() || (!ready_.empty() && queue_->has_room())) return UCS_ERR_BUSY;
-    // Whoever waits for the descriptor alone must wake for retransmissions too.
+    // A program that sleeps on the descriptor must wake for retransmissions, too.
     itimerspec when{};
     if (const ucs::Time next = next_deadline(); next != ucs::kNever) {
         const auto span = std::max(next - clock(), ucs::Duration(1));
@@ -528,7 +529,7 @@ void UdInterface::on_failed(SendQueue& queue, uint32_t, ucs_status_t status) {
     finish_all(done, status);
     finish_all(rest, status);
     if (!start_queue_pair(queue.qp(), device(), path_, hello_.address.key)) {
-        // What is outstanding ends by its time-out.
+        // Nothing more can be sent: operations end by their time-outs.
         ucs::log_error("{}: the queue pair of ud_verbs cannot be started again", device().name());
         return;
     }

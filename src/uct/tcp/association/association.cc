@@ -11,7 +11,8 @@ namespace uct::tcp {
 
 namespace {
 
-// Of an operation that has lost the connections that carry chains.
+// How an operation ends whose bulk connections are cut: those of chains are tried again on another
+// path.
 ucs_status_t status_of_cut(const RemoteOperation& operation) {
     return operation.chained ? UCS_ERR_UNREACHABLE : UCS_OK;
 }
@@ -45,7 +46,7 @@ TcpConnection& Association::connection(unsigned index) {
 
 TcpConnection& Association::bulk_connection() {
     if (usable_ == 1) return connection(0);
-    // The least to send; among equals in turn.
+    // The one with least to send; equals take turns.
     TcpConnection* best = nullptr;
     for (unsigned i = 0; i < usable_ - 1u; ++i) {
         TcpConnection& candidate = connection(1 + (next_bulk_ + i) % (usable_ - 1u));
@@ -153,7 +154,7 @@ void Association::begin_session(bool accepted) {
 // --- silence
 
 void Association::check(ucs::Time now) {
-    // Often enough to be in time, seldom enough to be nothing beside what is sent.
+    // Often enough to be in time, seldom enough to cost nothing beside the traffic.
     constexpr ucs::Duration kOftenest = std::chrono::milliseconds(25);
     constexpr ucs::Duration kSeldomest = std::chrono::seconds(1);
     next_check_ = now + std::clamp(patience_ / 8, kOftenest, kSeldomest);
@@ -220,14 +221,16 @@ void Association::fail(ucs_status_t status) {
 void Association::connection_ended(TcpConnection& ended, ucs_status_t status, bool peer_left) {
     const bool is_bulk = ended.index() > 0 && !peer_left;
     if (is_bulk && !ended.has_plain()) {
-        // Chains are tried again elsewhere. What the peer asked for it has given up.
+        // Chains of this end are tried again on another path; answers to the peer's are dropped, as
+        // it has given them up.
         drop_output(ended);
         if (ended.has_one_sided()) drop_bulk();
         context_.owner.look_at_associations();
         room_made();
         return;
     }
-    // Who leaves on a bulk connection says the same on the first, unless that is being made anew.
+    // A peer that leaves on a bulk connection leaves on the first one, too, unless that is being
+    // made anew: then this is all that is heard of it.
     const bool is_stranded =
         ended.index() > 0 && live_session_ != nullptr && live_session_->is_moving();
     if (live_session_ != nullptr && (ended.index() == 0 || is_stranded)) live_session_->stop();
@@ -236,7 +239,7 @@ void Association::connection_ended(TcpConnection& ended, ucs_status_t status, bo
         fail(status);
         return;
     }
-    // The peer's program was through with it: what it had not read it did not want.
+    // The peer left in good order: what it has not acknowledged it did not need.
     for (auto& connection : connections_) {
         if (connection != nullptr) connection->acknowledged = connection->one_sided;
     }
@@ -247,11 +250,11 @@ void Association::connection_ended(TcpConnection& ended, ucs_status_t status, bo
 bool Association::cut() {
     if (is_failed()) return true;
     if (live_session_ != nullptr && usable_ > 1) {
-        // Nothing but chains may be written late, and they are on connections of their own.
+        // Only chains may be written late, and these have connections of their own.
         drop_bulk(true);
         return false;
     }
-    // What a session keeps for another connection is thrown away with it.
+    // Does the session keep anything for its next connection? It is lost with the session.
     const bool keeps =
         live_session_ != nullptr && (live_session_->is_moving() || !connections_[0]->is_settled());
     if (live_session_ != nullptr) live_session_->stop();
@@ -263,13 +266,14 @@ bool Association::cut() {
     for (auto& connection : connections_) {
         if (connection != nullptr) connection->abort();
     }
-    // The peer must not take this association's next connections for those that it may still have.
+    // A new number, so that the peer tells the next connections from the old ones that it may still
+    // have.
     number_ = context_.owner.new_association_number();
     peer_number_ = 0;
     bulk_epoch_ = ucs::first_number();
     if (is_clean) {
         context_.owner.look_at_associations();
-        // Whoever waited for the connection that was being made waits for another.
+        // Users that waited for the connection that was being made need another one.
         const auto waits = [](const AssociationUser& user) { return !user.empty(); };
         if (std::ranges::any_of(users_, waits)) connection(0).want_output();
     } else {
@@ -315,7 +319,7 @@ void Association::give_up(TcpConnection& connection) {
             operation->connection = 0;
         const auto bit = static_cast<uint8_t>(1u << connection.index());
         if ((operation->waiting & bit) == 0) continue;
-        // It asks on the first, perhaps once more.
+        // The answer is asked for on the first connection, perhaps for the second time.
         if ((operation->waiting & 1u) != 0) ++operation->again;
         operation->waiting = static_cast<uint8_t>((operation->waiting & ~bit) | 1u);
     }
@@ -389,7 +393,7 @@ void Association::end_bulk(uint32_t epoch) {
         connection->take_output(items);
         connection->acknowledged = connection->one_sided;
     }
-    // Nothing is written here any more, so gets are over. Of puts the peer may have something.
+    // Gets are over: nothing is written to memory here any more. Of puts the peer may have a part.
     OperationList over;
     for (RemoteOperation* operation : operations_) {
         if (operation == nullptr || operation->is_cut) continue;

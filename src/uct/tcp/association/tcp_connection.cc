@@ -20,10 +20,11 @@ namespace uct::tcp {
 
 namespace {
 
-// Attempts that break follow each other ever more slowly, and not all peers' at the same time.
+// Failed attempts to connect are repeated after waits that double, and that differ from peer to
+// peer.
 constexpr ucs::Duration kFirstBackOff = std::chrono::milliseconds(1);
 constexpr unsigned kMostDoublings = 7;
-// While no way leads to the peer.
+// The wait while the network is unreachable.
 constexpr ucs::Duration kNoWayBackOff = std::chrono::milliseconds(100);
 
 ucs_status_t status_of(int error) {
@@ -72,8 +73,8 @@ void TcpConnection::watch(uint32_t events) {
 }
 
 void TcpConnection::watch_as_needed() {
-    // The kernel does not tell of early input: that is read when the connection can be written,
-    // which is at once.
+    // epoll does not tell of early input, which has left the kernel. EPOLLOUT makes it return at
+    // once.
     watch(EPOLLIN | (wants_output() || has_early_input_ ? EPOLLOUT : 0u));
 }
 
@@ -117,7 +118,7 @@ void TcpConnection::start() {
                        course.to.ip.text(), std::strerror(cause));
         if (waits_for_way(status_of(cause))) return;
         fail_later(status_of(cause));
-        // Who would try again at once finds no way either.
+        // The session would try again at once, with no more success: fail later.
         if (is_sessions && failure_ == UCS_ERR_UNREACHABLE) wait_until(State::kFailing, patience);
         return;
     }
@@ -149,7 +150,7 @@ void TcpConnection::on_connected() {
 void TcpConnection::on_handshake() {
     switch (handshake_->read(stream_)) {
         case ClientHandshake::State::kUnderWay:
-            // What is sent from here on has as long to be acknowledged.
+            // The handshake goes on: its next message has the whole time-out again.
             wait_until(State::kHandshake, association_.rail().config().conn_timeout);
             break;
         case ClientHandshake::State::kOver:
@@ -168,7 +169,7 @@ void TcpConnection::on_handshake() {
     }
 }
 
-// It would be no better the next time.
+// The peer refuses this worker, and would do so again: no further attempt.
 void TcpConnection::refused(const std::string& reason) {
     ucs::log_error("{}: no connection to {}: {}", association_.rail().device().name,
                    association_.target()->device.ip.text(), reason);
@@ -199,7 +200,7 @@ void TcpConnection::on_welcome(const wire::Welcome& welcome) {
     }
 }
 
-// A link that is lost while a connection is made may come back, as for one that stands.
+// A link that is lost while a connection is made may come back, as it may under one that is open.
 // @return whether it is tried again
 bool TcpConnection::waits_for_way(ucs_status_t status) {
     if (status != UCS_ERR_UNREACHABLE || index_ > 0) return false;
@@ -232,7 +233,8 @@ void TcpConnection::on_deadline() {
             start();
             break;
         case State::kHandshake:
-            // The peer's program may be busy for long; its kernel is not.
+            // A peer's program may be busy for long. As long as its kernel answers it is waited
+            // for.
             if (stream_.pending_error() == 0 && !is_silent(stream_.socket())) {
                 wait_until(State::kHandshake, association_.rail().config().conn_timeout);
             } else {
@@ -240,7 +242,7 @@ void TcpConnection::on_deadline() {
             }
             break;
         case State::kConnecting:
-            // It may stand, and this process have had no processor to see it.
+            // It may be connected, and this process had no processor to see it.
             if (stream_.peer().is_known()) {
                 on_event(EPOLLOUT);
             } else {
@@ -278,7 +280,8 @@ void TcpConnection::opened(Beginning beginning) {
     ++given_;
     handshake_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
-    // Messages are to be with the kernel, which goes on when their sender makes no progress.
+    // Not for messages: those go to the kernel at once, which sends them though the program makes
+    // no progress.
     if (index_ > 0) {
         limit_send_ahead(stream_.socket(), association_.rail().config());
         association_.bulk_connected();
@@ -300,8 +303,8 @@ void TcpConnection::opened(Beginning beginning) {
 // --- from one connection to the next
 
 void TcpConnection::hand_over() {
-    // From here on the kernel takes nothing more, so that it acknowledges nothing unread, and what
-    // there is to read has an end.
+    // From here on the kernel accepts nothing more, so that it acknowledges nothing that is not
+    // read, and reading comes to an end.
     stream_.shut_down();
     is_draining_ = true;
     drain();
@@ -309,7 +312,7 @@ void TcpConnection::hand_over() {
     if (is_open()) suspend();
 }
 
-// Input that is not complete stays: the next connection brings the rest.
+// An incomplete frame stays in the buffer: the next connection brings the rest.
 void TcpConnection::suspend() {
     stream_.reset_on_close();
     association_.attention().forget_hot(this);
@@ -345,7 +348,7 @@ unsigned TcpConnection::on_event(uint32_t events) {
         try {
             state_ == State::kConnecting ? on_connected() : on_handshake();
         } catch (const std::bad_alloc&) {
-            // What has been read of the handshake is lost: the next one may find memory.
+            // What was read of the handshake is lost. Another attempt may find memory.
             if (!is_open()) retry();
         }
         return 1;
@@ -399,11 +402,11 @@ void TcpConnection::drain() {
 
 uint64_t TcpConnection::in_doubt(uint64_t unanswered) const {
     const uint64_t bytes = unanswered + stream_.backlog();
-    // Nobody can read a record that is not all there.
+    // Encrypted: of a record that has not arrived as a whole nothing can be read.
     return bytes > 0 && stream_.tls() != nullptr ? bytes + TlsContext::kRecord : bytes;
 }
 
-// Farewell included.
+// True when all that was sent is acknowledged, the farewell too.
 bool TcpConnection::has_all_arrived() const {
     if (leave_sent_ < sizeof(wire::FrameHeader) || has_bytes_under_way()) return false;
     Session* session = index_ == 0 ? association_.session() : nullptr;
@@ -411,7 +414,8 @@ bool TcpConnection::has_all_arrived() const {
 }
 
 bool TcpConnection::lingers() {
-    // With unread bytes the kernel would reset the connection, and the peer lose what is under way.
+    // Read first: if unread bytes were left the kernel would reset the connection, and the peer
+    // would lose what is on its way to it.
     constexpr int kMostReads = 64;
     size_t all = SIZE_MAX;
     for (int i = 0; i < kMostReads && is_open() && receive(all) > 0; ++i) {
@@ -427,7 +431,8 @@ bool TcpConnection::lingers() {
         if (leave_sent_ < sizeof(farewell) || !stream_.flush()) return true;
     }
     end_output();
-    // Sent is not enough: what the peer sends to a closed socket would throw it away.
+    // It is not enough that all is sent: if the peer sends to a closed socket, the reset discards
+    // what it has not read.
     return !has_all_arrived();
 }
 

@@ -32,7 +32,9 @@ constexpr size_t kMaxPieces = 64;
 // Payload from this size on makes the next one likely: its header is read alone.
 constexpr uint64_t kBulk = 4096;
 
-// Leave out what is beyond so many bytes. @return bytes of the first `count` pieces, which are left
+// Cuts pieces to the first `most` bytes.
+// @param count  out: pieces that these bytes take
+// @return the bytes of these pieces
 template <typename Count>
 size_t cut(std::span<iovec> pieces, size_t most, Count* count) {
     size_t bytes = 0;
@@ -50,8 +52,8 @@ size_t cut(std::span<iovec> pieces, size_t most, Count* count) {
 
 // --- what it sends
 
-// @return bytes that the kernel took. Errors of the connection come to light when it is read; that
-//         memory cannot be read is noted, for the next transmit_queue()
+// @return bytes that the kernel took. An error of the connection is seen when it is read next; if
+// the program's memory could not be read that is noted, for the next transmit_queue()
 size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     association_.attention().on_sent();
     const ssize_t taken = stream_.tls() == nullptr ? stream_.send(pieces) : encrypt(pieces);
@@ -70,7 +72,8 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     return static_cast<size_t>(taken);
 }
 
-// What the kernel does not take at once is kept. @return as of SocketStream::send()
+// Encrypted bytes that the kernel does not take at once are kept.
+// @return as SocketStream::send()
 ssize_t TcpConnection::encrypt(std::span<const iovec> pieces) {
     // What waits in the queue may refer to the user's memory.
     const auto owner = queue_.empty() ? Tls::BufferOwner::kOurs : Tls::BufferOwner::kUsers;
@@ -190,8 +193,9 @@ void TcpConnection::transmit_queue(size_t& turn) {
     complete_all(pools, done, UCS_OK);
 }
 
-// An operation whose memory has gone fails, with its endpoint; what others sent goes on. If the
-// peer has some of it, or waits for it as an answer, nothing else can follow: all ends.
+// The program has unmapped memory of an operation: that fails, with its endpoint, and what others
+// send goes on. If a part of it has reached the peer, or the peer waits for it as an answer,
+// nothing can follow in the stream: the association fails.
 void TcpConnection::drop_unreadable() {
     has_faulted_ = false;
     ReferringOutput* gone = queue_.find_unreadable();
@@ -249,11 +253,12 @@ unsigned TcpConnection::receive(size_t& turn) {
     }
     if (brought > 0 && is_open() && incoming_.is_under_way()) [[unlikely]]
         incoming_.on_read(association_.rail().now());
-    // The kernel does not tell of what it has given.
+    // epoll does not tell of bytes that have left the kernel and are still to be decrypted.
     if (turn == 0 && is_open() && stream_.has_unread()) read_later();
     if (count > 0 && is_open()) {
-        // The kernel acknowledges more than a segment at once. Whoever holds the socket's lock does
-        // so first: that is to be the sender's processor, not who waits for the next message.
+        // More than a segment is acknowledged at once, by whoever holds the socket's lock when it
+        // comes: that should be the processor that delivers the packets, not the receiver that
+        // waits for the next message.
         const bool is_short = brought <= segment_;
         association_.attention().set_hot(is_short || payload_.active ? this : nullptr,
                                          payload_.active);
@@ -261,13 +266,15 @@ unsigned TcpConnection::receive(size_t& turn) {
     return count;
 }
 
-// There is no memory to decrypt it. It may have left the kernel already, as early input has.
+// There was no memory to decrypt what has come. The kernel may have nothing more to tell of it, as
+// with early input.
 void TcpConnection::read_later() {
     has_early_input_ = true;
     watch_as_needed();
 }
 
-// What has been read and decrypted is handled at once: the kernel does not tell of it.
+// Whether there are decrypted bytes to be handled before the next wait: epoll does not tell of
+// them.
 bool TcpConnection::must_read_on() {
     if (!is_open() || !stream_.has_unread()) return false;
     stream_.tls()->hold_reading();
@@ -440,7 +447,7 @@ void TcpConnection::deliver(const wire::FrameHeader& frame) {
             pool.keep();
         }
     } catch (...) {
-        // What came together with it is looked at in the next progress.
+        // The frames behind this one are handled in the next progress.
         pool.release(buffer);
         is_interrupted_ = is_open();
         if (is_interrupted_) association_.attention().set_hot(this, true);

@@ -74,15 +74,15 @@ ssize_t copy(Direction direction, std::byte* contiguous, std::span<const iovec> 
              Tls::BufferOwner owner) {
     const size_t length = length_of(pieces);
     if (owner == Tls::BufferOwner::kUsers && length > 0) {
-        // The kernel looks whether memory is there while it copies.
+        // The system call finds out whether the program's memory is still mapped.
         const iovec here{contiguous, length};
         const ssize_t moved =
             direction == Direction::kGather
                 ? process_vm_readv(getpid(), &here, 1, pieces.data(), pieces.size(), 0)
                 : process_vm_writev(getpid(), &here, 1, pieces.data(), pieces.size(), 0);
         if (moved >= 0 || errno == EFAULT) return moved;
-        // It is forbidden here (seccomp): who unmaps memory under an operation ends as anybody who
-        // reads memory that is not there.
+        // The call is forbidden here (seccomp): a program that unmaps memory of an operation gets
+        // SIGSEGV from the copy below.
     }
     for (const iovec& piece : pieces) {
         if (piece.iov_len == 0) continue;
@@ -93,8 +93,8 @@ ssize_t copy(Direction direction, std::byte* contiguous, std::span<const iovec> 
     return static_cast<ssize_t>(length);
 }
 
-// OpenSSL asks for memory for each record, and is at an end with the connection where it gets none.
-// So it is not asked to read or write unless there is some more than it needs.
+// OpenSSL allocates for each record, and fails the connection for good if it gets nothing. So it is
+// called only if a larger allocation succeeds first.
 bool has_memory() {
     constexpr size_t kEnough = 1024;
     void* volatile tried = std::malloc(kEnough);  // else it is left out
@@ -158,7 +158,7 @@ TlsContext::TlsContext(uint64_t records_per_key)
     SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
     SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
 #ifdef SSL_OP_IGNORE_UNEXPECTED_EOF
-    // A peer that goes in good order says so by a frame: an end without one is a failure anyway.
+    // A peer that leaves says so by a frame: an end of the stream without that is a failure anyway.
     SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
 #endif
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -197,12 +197,13 @@ struct Tls::SocketBio {
         } else if (got == 0) {
             tls.is_ended_ = true;
         }
-        // Once a call: it tells of what it has still, and of what comes.
+        // One read a call: epoll tells of what is left and of what comes.
         tls.may_read_ = false;
         return static_cast<int>(got);
     }
 
-    // Takes all: OpenSSL would have to be called again with the same bytes otherwise.
+    // Takes all bytes and keeps what the socket does not: else OpenSSL would have to be called
+    // again with the same ones.
     static int write(BIO* way, const char* bytes, int length) {
         Tls& tls = of(way);
         BIO_clear_retry_flags(way);
@@ -212,7 +213,7 @@ struct Tls::SocketBio {
             const ssize_t put = put_bytes(tls.descriptor_, bytes, wanted);
             const bool is_gone = put < 0 && (errno == EPIPE || errno == ECONNRESET);
             if (is_gone) {
-                // There may still be something to read: the end comes to light there.
+                // There may still be something to read: the failure is reported at its end.
                 tls.is_mute_ = true;
                 return -1;
             }
@@ -286,7 +287,8 @@ std::unique_ptr<Tls> Tls::begin(std::shared_ptr<TlsContext> context, int descrip
     SSL_set_bio(connection, way, way);
     if (SSL_set_app_data(connection, &made->key_) != 1) return nullptr;
     if (side == Side::kConnects) {
-        // A certificate in place of the key is worth nothing: nobody vouches for it.
+        // A server that offers a certificate in place of the key is refused: no authority is
+        // trusted.
         SSL_set_verify(connection, SSL_VERIFY_PEER, nullptr);
         SSL_set_connect_state(connection);
     } else {
@@ -295,7 +297,7 @@ std::unique_ptr<Tls> Tls::begin(std::shared_ptr<TlsContext> context, int descrip
     return made;
 }
 
-// A record that was lost, or half of it: the peer can read nothing that follows.
+// A record, or a part of one, is lost: the peer could read nothing that follows.
 void Tls::break_off() {
     if (std::exchange(is_mute_, true)) return;
     shutdown(descriptor_, SHUT_RDWR);
@@ -305,7 +307,8 @@ void Tls::break_off() {
 int Tls::failure() const {
     if (cause_ != 0) return cause_;
     if (is_ended_) return 0;
-    // OpenSSL says of what it refuses in a handshake that it wants to read, too.
+    // Not SSL_get_error(): in a handshake it says "wants to read" of messages that OpenSSL refuses,
+    // too.
     if (has_blocked_) return EAGAIN;
     return ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE ? ENOMEM : EBADMSG;
 }
@@ -361,7 +364,7 @@ ssize_t Tls::send(std::span<const iovec> pieces, BufferOwner owner) {
             from = context_->room();
             const std::span<const iovec> all = std::span(part).first(count);
             taken = copy(Direction::kGather, context_->room(), all, owner);
-            // All or nothing, as the kernel does: a frame is not begun that cannot go on.
+            // All or nothing: of a frame that cannot be completed no part is sent.
             if (taken >= 0 && static_cast<size_t>(taken) < length_of(all)) {
                 errno = EFAULT;
                 taken = -1;
@@ -398,7 +401,8 @@ bool Tls::has_unread() const {
     return !rest_.empty() || SSL_has_pending(connection_.get()) == 1;
 }
 
-// What has been read goes to its place; what finds none waits. @return as copy()
+// Copies decrypted bytes to the program's memory; those that cannot be copied are kept.
+// @return as copy()
 ssize_t Tls::place(std::span<const iovec> to, size_t length) try {
     std::byte* const room = context_->room();
     const ssize_t placed = copy(Direction::kScatter, room, to, BufferOwner::kUsers);
