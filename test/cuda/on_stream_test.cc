@@ -252,6 +252,39 @@ TEST_F(OnStreamTest, PutsAndSignals) {
     }
 }
 
+// Its end may be seen, and it be given back, before progress has looked at it again.
+TEST_F(OnStreamTest, AnOperationIsGivenBackAsSoonAsItHasEnded) {
+    constexpr size_t kLength = 300000;
+    const Stream sends, receives;
+    Buffer source(Kind::kDevice, kLength), target(Kind::kDevice, kLength);
+    Buffer filled(Kind::kPinned, kLength), result(Kind::kPinned, kLength);
+    for (uint32_t round = 0; round < 8; ++round) {
+        filled.fill(round + 1);
+        sends.copy(source, filled);
+        ucpx_stream_op_h send = nullptr, receive = nullptr;
+        ASSERT_EQ(ucpx_send_on_stream(there, source.data(), kLength, 9, sends.get(), &send),
+                  UCS_OK);
+        ASSERT_EQ(ucpx_recv_on_stream(second().worker, back, target.data(), kLength, 9, ~0ul,
+                                      receives.get(), &receive),
+                  UCS_OK);
+        receives.copy(result, target);
+        while (send != nullptr || receive != nullptr) {
+            for (ucpx_stream_op_h* op : {&send, &receive}) {
+                if (*op == nullptr || status_of(*op) == UCS_INPROGRESS) continue;
+                EXPECT_EQ(status_of(*op), UCS_OK);
+                ucpx_stream_op_release(*op);
+                *op = nullptr;
+                // These take the place of the one before.
+                ASSERT_EQ(ucpx_flush_on_stream(there, sends.get(), nullptr), UCS_OK);
+                ASSERT_EQ(ucpx_flush_on_stream(back, receives.get(), nullptr), UCS_OK);
+            }
+            progress();
+        }
+        ASSERT_TRUE(run({&sends, &receives}));
+        ASSERT_TRUE(result.holds(round + 1)) << round;
+    }
+}
+
 TEST_F(OnStreamTest, AStreamWaitsForARequest) {
     constexpr size_t kLength = 300000;
     const Stream stream;

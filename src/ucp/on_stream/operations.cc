@@ -59,6 +59,7 @@ ucs_status_t StreamOperations::enqueue(std::span<const ucpx_stream_part_t> parts
         return status;
     }
     watched_.push_back(operation);
+    operation->is_watched = true;
     operation->has_handle = handle != nullptr;
     if (handle != nullptr) *handle = operation;
     work_.notify();
@@ -67,8 +68,10 @@ ucs_status_t StreamOperations::enqueue(std::span<const ucpx_stream_part_t> parts
 
 void StreamOperations::release(StreamOperation& operation) {
     operation.has_handle = false;
-    // The others are watched, and go when they are looked at.
-    if (operation.state == StreamOperation::State::kEnded) destroy(operation);
+    // What is watched goes when it is looked at, also if it has ended meanwhile.
+    if (operation.state == StreamOperation::State::kEnded && !operation.is_watched) {
+        destroy(operation);
+    }
 }
 
 unsigned StreamOperations::run_deferred() {
@@ -81,7 +84,10 @@ unsigned StreamOperations::run_deferred() {
         const bool is_given_back =
             !operation->has_handle &&
             (has_ended || (operation->is_captured() && operation->state == State::kArmed));
-        if (!is_given_back) return has_ended;
+        if (!is_given_back) {
+            operation->is_watched = !has_ended;
+            return has_ended;
+        }
         if (!has_ended) operation->stop.owner->remove_stop(operation->stop, false);
         destroy(*operation);
         return true;

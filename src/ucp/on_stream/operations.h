@@ -63,6 +63,7 @@ struct StreamOperation : boost::intrusive::list_base_hook<> {
     State state = State::kArmed;
     bool has_handle = false;     // the program's; else it goes at its end
     bool has_looked_at = false;  // parts, in this run
+    bool is_watched = false;     // it stands in StreamOperations::watched_
     uint32_t running = 0;        // parts that have not ended, and who begins them
     ucs_status_t run_error = UCS_OK;
     ucs_status_t first_error = UCS_OK;
@@ -140,7 +141,7 @@ class StreamOperations {
     ucs::ObjectPool<StreamOperation> memory_{"operations on streams"};
     ucs::ObjectPool<StreamPart> part_memory_{"parts of operations on streams"};
     boost::intrusive::list<StreamOperation, boost::intrusive::constant_time_size<false>> all_;
-    std::vector<StreamOperation*> watched_;  // that have not ended
+    std::vector<StreamOperation*> watched_;  // that had not ended when they were last looked at
     std::unique_ptr<ProgressThread> thread_;
 };
 

@@ -176,9 +176,10 @@ void DirectPath::hear(const MemoryNews& news) {
     ucs::MemoryDetector* const device = device_of(news.type);
     if (device == nullptr) return;
     if (news.event == MemoryNews::kFreed) return device->forget(news.process, news.buffer);
+    const uint64_t buffer = news.buffer;  // news is packed: nothing refers to its members
     // What peers say of memory that does not exist is not remembered.
     if (device->is_freed(news.buffer, news.base)) return;
-    Described& described = described_[news.buffer];
+    Described& described = described_[buffer];
     described.type = news.type;
     described.has_handle = true;
     described.process = news.process;
