@@ -11,9 +11,9 @@
 namespace uct::sm {
 namespace {
 
-// Pages are touched up to here when a queue is made. Those behind, of a queue that the user has
-// made longer, are touched in its first lap.
-constexpr size_t kMostTouched = 64 * 1024;
+// Pages are touched up to here when a queue is made, of its slots or of all of it. Those behind, of
+// a queue that the user has made longer, are touched in its first lap.
+constexpr size_t kMostTouched = 64 * 1024, kMostFilled = 512 * 1024;
 
 }  // namespace
 
@@ -24,6 +24,10 @@ ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
     const ucs_status_t status = SharedSegment::create(layout.size(), nullptr, false, &segment);
     if (status != UCS_OK) return status;
     if (size.is_near) (void)place_near_caller(segment->base(), segment->size());
+    // The receiver looks at a slot when its sender writes it.
+    touch_pages(segment->base() + layout.slot_table(),
+                size.is_filled ? std::min(layout.size() - layout.slot_table(), kMostFilled)
+                               : std::min(layout.slots * sizeof(Slot), kMostTouched));
     inbox->reset(new Inbox(std::move(segment), layout));
     return UCS_OK;
 }
@@ -40,10 +44,7 @@ Inbox::Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout)
           reinterpret_cast<std::atomic<uint32_t>*>(segment->base() + layout.buffer_table())),
       senders_(reinterpret_cast<SenderRecord*>(segment->base() + layout.sender_table())),
       segment_(std::move(segment)) {
-    // The other parts of fresh shared memory are zero, which is what they begin with. The receiver
-    // looks at a slot when its sender writes it.
-    touch_pages(reinterpret_cast<std::byte*>(slots_),
-                std::min(layout.slots * sizeof(Slot), kMostTouched));
+    // The other parts of fresh shared memory are zero, which is what they begin with.
     const Process self = Process::self();
     header_->magic = QueueHeader::kMagic;
     header_->version = QueueHeader::kVersion;

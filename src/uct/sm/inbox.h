@@ -35,6 +35,8 @@ class Inbox {
         uint32_t buffers;      // many senders: spare ones beside one a place; one sender: all
         uint32_t senders;      // 0: one sender, who keeps the head for itself
         bool is_near = false;  // its pages on the node of who makes it
+        // Buffers have their pages from the start, which those of most queues never need.
+        bool is_filled = false;
     };
     static ucs_status_t create(const Size& size, std::unique_ptr<Inbox>* inbox);
     ~Inbox();

@@ -59,6 +59,8 @@ bool place_near_caller(std::byte* base, size_t size) {
 
 void touch_pages(std::byte* base, size_t size) {
     const size_t page = ucs::page_size();
+    std::byte* const first = base - reinterpret_cast<uintptr_t>(base) % page;
+    if (madvise(first, static_cast<size_t>(base + size - first), MADV_POPULATE_WRITE) == 0) return;
     for (size_t at = 0; at < size; at += page - (reinterpret_cast<uintptr_t>(base) + at) % page)
         *const_cast<volatile std::byte*>(base + at) = std::byte{0};
 }

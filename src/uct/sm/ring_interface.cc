@@ -8,6 +8,9 @@
 #include <algorithm>
 
 #include "ucs/log/log.h"
+#include "ucs/memory/pages.h"
+#include "ucs/type/bits.h"
+#include "uct/sm/placement.h"
 
 namespace uct::sm {
 
@@ -45,8 +48,17 @@ RingInterface::~RingInterface() = default;
 
 ucs_status_t RingInterface::open(const Config& config, const InterfaceParams& params,
                                  std::unique_ptr<Interface>* interface) {
+    constexpr size_t kMostSpares = 4;
     std::unique_ptr<RingInterface> opened(new RingInterface(config, params));
     if (const ucs_status_t status = opened->open_pipe(); status != UCS_OK) return status;
+    // The program counts itself as well, or does not say.
+    const size_t peers = std::max<size_t>(params.estimated_endpoints, 2) - 1;
+    opened->spares_.resize(std::min(peers, kMostSpares));
+    for (auto& spare : opened->spares_) {
+        // One that cannot be made now is tried again when it is wanted.
+        if (opened->make_queue(peers <= kMostSpares, &spare) != UCS_OK) break;
+    }
+    std::erase(opened->spares_, nullptr);
     *interface = std::move(opened);
     return UCS_OK;
 }
@@ -55,17 +67,25 @@ bool RingInterface::is_reachable(const RemoteAddress& remote) const {
     return host_.is(remote.device);
 }
 
+ucs_status_t RingInterface::make_queue(bool is_filled, std::unique_ptr<Inbox>* queue) const {
+    return Inbox::create({.slots = config_.ring_size,
+                          .buffer_size = static_cast<uint32_t>(config_.segment_size),
+                          .buffers = config_.ring_buffers,
+                          .senders = 0,
+                          .is_near = config_.places_queues.value_or(false),
+                          .is_filled = is_filled},
+                         queue);
+}
+
 ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
                                             std::unique_ptr<Endpoint>* endpoint) {
     auto inbox = std::make_unique<RingInbox>();
-    const ucs_status_t status =
-        Inbox::create({.slots = config_.ring_size,
-                       .buffer_size = static_cast<uint32_t>(config_.segment_size),
-                       .buffers = config_.ring_buffers,
-                       .senders = 0,
-                       .is_near = config_.places_queues.value_or(false)},
-                      &inbox->queue);
-    if (status != UCS_OK) return UCS_ERR_NO_RESOURCE;
+    if (!spares_.empty()) {
+        inbox->queue = std::move(spares_.back());
+        spares_.pop_back();
+    } else if (make_queue(false, &inbox->queue) != UCS_OK) {
+        return UCS_ERR_NO_RESOURCE;
+    }
     inbox->queue->set_wake_descriptor(wake_descriptor());
     auto made = std::make_unique<RingEndpoint>(*this, *inbox);
     watches_.reserve(inboxes_.size() + 1);
@@ -232,6 +252,16 @@ void RingEndpoint::try_begin_anew() {
     from_start_ = control::kFromStart;
 }
 
+// As much again as there is: a pair that sends little has few pages, and one that sends much waits
+// for the system a few times.
+void RingEndpoint::touch_ahead() {
+    constexpr size_t kMost = 64 * 1024;
+    const size_t needed = area_.next() + area_.piece;
+    const size_t end = std::min(area_.size, std::max(needed, touched_ + std::min(touched_, kMost)));
+    touch_pages(outbox_->area_at(touched_), end - touched_);
+    touched_ = ucs::align_up(end, ucs::page_size());
+}
+
 ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
                                     uint32_t length) {
     const uint64_t number = next_;
@@ -268,7 +298,10 @@ ssize_t RingEndpoint::send(uint8_t id, Write write) {
         if (status != UCS_OK) return status;
     }
     if (area_.is_far()) try_begin_anew();
-    const size_t length = write(outbox_->area_at(area_.next()));
+    const size_t place = area_.next();
+    if (place + area_.piece > touched_) [[unlikely]]
+        touch_ahead();
+    const size_t length = write(outbox_->area_at(place));
     interface_.spend(length);
     area_.advance(length);
     Slot& slot = outbox_->slot(next_);

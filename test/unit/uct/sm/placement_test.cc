@@ -11,8 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -142,6 +144,86 @@ TEST(Placement, SlotsHavePagesBeforeTheFirstMessage) {
         for (size_t at = layout.slot_table(); at < layout.buffer_area(); at += sizeof(Slot))
             ASSERT_EQ(pages[at / ucs::page_size()] & 1, 1) << at;
         EXPECT_EQ(pages.back() & 1, 0) << "long messages, which many pairs never send";
+    }
+}
+
+// Bytes in pages that somebody has touched.
+size_t touched_bytes(const MappedMemory& memory) {
+    std::vector<unsigned char> pages(memory.size() / ucs::page_size());
+    EXPECT_EQ(mincore(memory.base(), pages.size() * ucs::page_size(), pages.data()), 0);
+    const auto count =
+        std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; });
+    return static_cast<size_t>(count) * ucs::page_size();
+}
+
+MappedMemory queue_at(const Endpoint& receiving_end) {
+    std::array<std::byte, SegmentName::kLength> address;
+    EXPECT_EQ(receiving_end.get_address(address), UCS_OK);
+    MappedMemory queue;
+    EXPECT_EQ(attach_segment(SegmentName::read(address).value(), &queue), UCS_OK);
+    return queue;
+}
+
+// Each page by itself would stop the sender, many of them together take a fraction of that.
+TEST(Placement, PagesOfLongMessagesComeSomeAtATime) {
+    World world({"sm_ring", "sm_ring"});
+    Endpoint& sender = world.connect(0, 1);
+    const MappedMemory queue = queue_at(world.other_end(sender));
+    const size_t length = world.peer(0).interface->attributes().am.max_bcopy;
+    const size_t slots = touched_bytes(queue);
+    size_t calls = 0, used = 0;
+    for (size_t before = slots; used + length <= queue.size() - slots; used += length) {
+        send_bcopy(world, sender, 1, std::string(length, 'x'));
+        world.progress_some(10);
+        const size_t touched = touched_bytes(queue);
+        // No more than as much again as was used before.
+        EXPECT_LE(touched - slots, 2 * (used + length) + 2 * ucs::page_size());
+        calls += touched != before;
+        before = touched;
+    }
+    EXPECT_GT(touched_bytes(queue) + ucs::page_size(), slots + used);
+    EXPECT_LE(calls, 8u);
+}
+
+// Queues are made before the first messages of those who are expected wait for them, with all of
+// their pages if these are few.
+TEST(Placement, QueuesOfTheFirstPeersAreThereFromTheStart) {
+    const auto segments = [] {
+        size_t count = 0;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+            std::error_code error;
+            const auto target = std::filesystem::read_symlink(entry.path(), error).string();
+            count += target.starts_with("/memfd:swiftlane-");
+        }
+        return count;
+    };
+    World world({"sm_ring", "sm_ring"});
+    ucs::Random random(1);
+    AmTable table;
+    ucs::config::Source source;
+    struct Case {
+        size_t expected, made;
+        bool is_filled;
+    };
+    for (const auto& [expected, made, is_filled] :
+         {Case{1, 1, true}, {2, 1, true}, {5, 4, true}, {6, 4, false}, {1000, 4, false}}) {
+        std::unique_ptr<Interface> interface;
+        const InterfaceParams params{world.clock, random, table,    nullptr,
+                                     nullptr,     1,      expected, &source};
+        ASSERT_EQ(world.peer(0).domain->open_interface("sm_ring", params, &interface), UCS_OK);
+        const size_t before = segments();
+        std::vector<std::unique_ptr<Endpoint>> endpoints;
+        for (size_t i = 0; i <= made; ++i) {
+            EXPECT_EQ(segments(), before) << expected << " " << i;
+            std::unique_ptr<Endpoint>& endpoint = endpoints.emplace_back();
+            ASSERT_EQ(interface->create_endpoint({}, &endpoint), UCS_OK);
+            const MappedMemory queue = queue_at(*endpoint);
+            EXPECT_EQ(touched_bytes(queue) >= queue.size() - ucs::page_size(),
+                      is_filled && i < made)
+                << expected << " " << i;
+        }
+        EXPECT_EQ(segments(), before + 1) << expected;
+        endpoints.clear();
     }
 }
 
