@@ -214,7 +214,8 @@ bool Poster::advance(PathGroup& group, Transfer& transfer, ucs::Time now, bool i
     if (transfer.slices.has_next()) {
         // Slices that have failed meanwhile wait again.
         const uint64_t posted = before - std::min(before, transfer.slices.bytes_waiting());
-        if (transfer.turn.posted(posted, Turn::bytes(is_mixed, rules_.slice))) {
+        const size_t turn = transfer.turn.length(is_mixed, rules_.slice);
+        if (transfer.turn.posted(posted, turn)) {
             group.waiting.splice(group.waiting.end(), group.waiting,
                                  group.waiting.iterator_to(transfer));
         }

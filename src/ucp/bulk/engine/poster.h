@@ -42,7 +42,7 @@ class Poster {
 
   private:
     bool is_short(const Transfer& transfer) const {
-        return transfer.slices.bytes_waiting() <= Turn::bytes(true, rules_.slice);
+        return transfer.slices.bytes_waiting() <= Turn::short_bytes(rules_.slice);
     }
     bool post_next(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed);
     bool advance(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed);

@@ -28,7 +28,9 @@ using TransferHook = boost::intrusive::list_base_hook<boost::intrusive::tag<stru
 // may still write what it carried of it.
 struct Transfer : WaitingHook, TransferHook {
     Transfer(std::span<const Piece> given, const SliceRules& rules)
-        : only(given.front()), slices(given.size() == 1 ? std::span(&only, 1) : given, rules) {}
+        : only(given.front()),
+          slices(given.size() == 1 ? std::span(&only, 1) : given, rules),
+          turn(slices.bytes_waiting()) {}
 
     bool is_over() const {
         return chains == 0 && unrevoked_paths == 0 && fence.count == 0 &&

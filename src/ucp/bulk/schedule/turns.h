@@ -36,13 +36,23 @@ class Mixture {
 // post is at most a turn.
 class Turn {
   public:
-    // Of transfers that are alike the first is to be done first: each has a long turn, in which
-    // most are posted whole. Among short ones it is two slices.
-    static constexpr size_t kLong = 16 << 20;
+    // Of transfers that are alike the first is to be done first: up to so many bytes are posted
+    // whole.
+    static constexpr size_t kWhole = 16 << 20;
+    // One chain of a longer one, as a path with the default window takes it. So others do not wait
+    // long, and memory that several send is still in the cache when the next one's turn comes.
+    static constexpr size_t kPart = 2 << 20;
+    // Among short ones.
     static constexpr unsigned kShortSlices = 2;
 
-    static size_t bytes(bool is_mixed, size_t slice) {
-        return is_mixed ? kShortSlices * slice : std::max<size_t>(kLong, kShortSlices * slice);
+    // @param bytes  of the transfer
+    explicit Turn(uint64_t bytes) : is_long_(bytes > kWhole) {}
+
+    static size_t short_bytes(size_t slice) { return kShortSlices * slice; }
+    // Bytes of a turn.
+    size_t length(bool is_mixed, size_t slice) const {
+        if (is_mixed) return short_bytes(slice);
+        return std::max(is_long_ ? kPart : kWhole, short_bytes(slice));
     }
 
     // It has posted so much in a turn of that length. @return whether the turn is over
@@ -55,6 +65,7 @@ class Turn {
     }
 
   private:
+    const bool is_long_;
     uint64_t used_ = 0;  // of its turn
 };
 

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "ucp/bulk/schedule/turns.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 
 namespace ucp::bulk::test {
@@ -126,6 +127,27 @@ TEST(Engine, AShortTransferDoesNotWaitForALongOne) {
         }
         EXPECT_EQ(ucp_request_check_status(large), UCS_INPROGRESS);
     }
+    EXPECT_EQ(pair.cluster.finish(large), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+}
+
+// Neither is short beside the other.
+TEST(Engine, AShorterTransferWaitsForAPartOfALongOne) {
+    constexpr size_t kLength = 4 << 20;
+    BulkCluster pair(Turn::kWhole + 2 * kLength);
+    size_t moved = 0;
+    pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
+        if (event.am_id < 0) moved += event.length;
+    });
+    pair.fill(7);
+    const size_t length = pair.here.size() - kLength;
+    const ucs_status_ptr_t large =
+        ucp_put_nbx(pair.endpoint, pair.here.data(), length, pair.remote(0), pair.key, &kNothing);
+    ASSERT_EQ(pair.cluster.finish(ucp_put_nbx(pair.endpoint, pair.here.data() + length, kLength,
+                                              pair.remote(length), pair.key, &kNothing)),
+              UCS_OK);
+    // As much of the long one, and a turn of it before and after.
+    EXPECT_LE(moved, 2 * (kLength + Turn::kPart));
     EXPECT_EQ(pair.cluster.finish(large), UCS_OK);
     EXPECT_TRUE(pair.there == pair.here);
 }

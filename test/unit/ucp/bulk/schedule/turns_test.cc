@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <deque>
 #include <vector>
 
@@ -12,28 +13,52 @@ namespace ucp::bulk::test {
 namespace {
 
 constexpr size_t kSliceBytes = 64 << 10;
+constexpr uint64_t kEndless = uint64_t{1} << 60;
 constexpr ucs::Time kStart = ucs::Time(std::chrono::seconds(1));
 
 // What transfers that never end have posted after so many posts, each of chunks of its own.
 std::vector<uint64_t> share(const std::vector<size_t>& chunks, bool is_mixed, unsigned posts) {
-    std::vector<Turn> turns(chunks.size());
+    std::vector<Turn> turns(chunks.size(), Turn(kEndless));
     std::vector<uint64_t> posted(chunks.size());
     std::deque<size_t> order;
     for (size_t i = 0; i < chunks.size(); ++i) order.push_back(i);
     for (unsigned post = 0; post < posts; ++post) {
         const size_t next = order.front();
         posted[next] += chunks[next];
-        if (!turns[next].posted(chunks[next], Turn::bytes(is_mixed, kSliceBytes))) continue;
+        const size_t turn = turns[next].length(is_mixed, kSliceBytes);
+        if (!turns[next].posted(chunks[next], turn)) continue;
         order.pop_front();
         order.push_back(next);
     }
     return posted;
 }
 
+// Transfers of so many MiB that start together and post 1 MiB at a time.
+// @return how many MiB all have posted when each is done
+std::vector<unsigned> ends(std::vector<unsigned> waiting) {
+    constexpr uint64_t kChunk = 1 << 20;
+    std::vector<Turn> turns;
+    for (const unsigned length : waiting) turns.emplace_back(length * kChunk);
+    std::vector<unsigned> ends(waiting.size());
+    std::deque<size_t> order;
+    for (size_t i = 0; i < waiting.size(); ++i) order.push_back(i);
+    for (unsigned posted = 1; !order.empty(); ++posted) {
+        const size_t next = order.front();
+        const size_t turn = turns[next].length(false, kSliceBytes);
+        --waiting[next];
+        const bool is_done = waiting[next] == 0;
+        if (is_done) ends[next] = posted;
+        if (!is_done && !turns[next].posted(kChunk, turn)) continue;
+        order.pop_front();
+        if (!is_done) order.push_back(next);
+    }
+    return ends;
+}
+
 TEST(Turns, BytesAreSharedAlikeWhateverTheChainsAre) {
     for (const bool is_mixed : {true, false}) {
         const auto posted = share({kSliceBytes, 2 * kSliceBytes, 4096, 100000}, is_mixed, 40000);
-        const size_t turn = Turn::bytes(is_mixed, kSliceBytes);
+        const size_t turn = Turn(kEndless).length(is_mixed, kSliceBytes);
         for (const uint64_t bytes : posted) {
             EXPECT_LE(bytes, posted[0] + 2 * turn);
             EXPECT_GE(bytes + 2 * turn, posted[0]);
@@ -42,13 +67,24 @@ TEST(Turns, BytesAreSharedAlikeWhateverTheChainsAre) {
 }
 
 TEST(Turns, OfTransfersAlikeTheFirstIsDoneFirst) {
-    EXPECT_GE(Turn::bytes(false, kSliceBytes), 16 * kSliceBytes);
-    EXPECT_LE(Turn::bytes(true, kSliceBytes), 2 * kSliceBytes);
+    EXPECT_EQ(ends({16, 16, 16}), (std::vector<unsigned>{16, 32, 48}));
+    EXPECT_EQ(ends({64, 64, 64}), (std::vector<unsigned>{188, 190, 192}));
+}
+
+TEST(Turns, BehindALongTransferOthersWaitForAPartOfIt) {
+    EXPECT_EQ(ends({1024, 8})[1], 2U + 8);
+    EXPECT_EQ(ends({1024, 16})[1], 2U + 16);
+    EXPECT_EQ(ends({20, 8})[1], 2U + 8);
+}
+
+TEST(Turns, ATurnIsTwoSlicesAtLeast) {
+    EXPECT_EQ(Turn(kEndless).length(true, kSliceBytes), 2 * kSliceBytes);
+    EXPECT_EQ(Turn(kEndless).length(false, Turn::kWhole), 2 * Turn::kWhole);
 }
 
 TEST(Turns, WhatWasPostedInALongTurnIsNotHeldAgainstShortOnes) {
-    Turn turn;
-    EXPECT_FALSE(turn.posted(3 << 20, Turn::kLong));
+    Turn turn(Turn::kWhole);
+    EXPECT_FALSE(turn.posted(3 << 20, Turn::kWhole));
     EXPECT_TRUE(turn.posted(kSliceBytes, 2 * kSliceBytes));
     EXPECT_TRUE(turn.posted(kSliceBytes, 2 * kSliceBytes));
     EXPECT_FALSE(turn.posted(0, 2 * kSliceBytes));
