@@ -57,6 +57,7 @@ struct Command {
         kCheck,   // does it hold the bytes?
         kLook,    // how much memory of devices the process has open
         kCount,   // copies that it has begun; counted on the stand-in
+        kCalls,   // of its driver; Calls follow the reply
         kFault,   // what its driver answers from now on: kFaults[seed]
         kEnd,
     };
@@ -72,6 +73,69 @@ struct Reply {
     ucs_status_t status;
     uint32_t is_right;
     uint64_t copies = 0;  // that the sender began for its message; counted on the stand-in
+};
+// Of the driver's functions, by what they are for; counted on the stand-in.
+struct Calls {
+    uint64_t set_up = 0;     // memory, handles, mappings, streams, events, modules
+    uint64_t questions = 0;  // what lies at an address
+    uint64_t contexts = 0;   // entered, left and asked for
+    uint64_t copies = 0;     // begun, by the copy engine or a kernel
+
+    static Calls now() {
+        const auto of = [](std::initializer_list<const char*> functions) {
+            uint64_t sum = 0;
+            for (const char* function : functions) sum += cuda_test::calls_of(function);
+            return sum;
+        };
+        return {of({"cuMemAlloc",
+                    "cuMemFree",
+                    "cuMemAllocAsync",
+                    "cuMemFreeAsync",
+                    "cuMemAllocManaged",
+                    "cuMemHostAlloc",
+                    "cuMemFreeHost",
+                    "cuMemHostRegister",
+                    "cuMemHostUnregister",
+                    "cuMemGetAddressRange",
+                    "cuMemGetHandleForAddressRange",
+                    "cuMemAddressReserve",
+                    "cuMemAddressFree",
+                    "cuMemCreate",
+                    "cuMemRelease",
+                    "cuMemMap",
+                    "cuMemUnmap",
+                    "cuMemSetAccess",
+                    "cuMemRetainAllocationHandle",
+                    "cuMemExportToShareableHandle",
+                    "cuMemImportFromShareableHandle",
+                    "cuMemPoolCreate",
+                    "cuMemPoolDestroy",
+                    "cuMemPoolSetAccess",
+                    "cuMemPoolExportToShareableHandle",
+                    "cuMemPoolImportFromShareableHandle",
+                    "cuMemPoolExportPointer",
+                    "cuMemPoolImportPointer",
+                    "cuIpcGetMemHandle",
+                    "cuIpcOpenMemHandle",
+                    "cuIpcCloseMemHandle",
+                    "cuCtxEnablePeerAccess",
+                    "cuStreamCreate",
+                    "cuStreamDestroy",
+                    "cuEventCreate",
+                    "cuEventDestroy",
+                    "cuModuleLoadData",
+                    "cuModuleGetFunction",
+                    "cuFuncLoad"}),
+                of({"cuPointerGetAttributes", "one of cuPointerGetAttributes"}),
+                of({"cuCtxPushCurrent", "cuCtxPopCurrent", "cuCtxGetCurrent", "cuCtxGetDevice",
+                    "cuCtxGetId", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain",
+                    "cuDevicePrimaryCtxRelease"}),
+                of({"cuMemcpyAsync", "cuLaunchKernel"})};
+    }
+    Calls operator-(const Calls& before) const {
+        return {set_up - before.set_up, questions - before.questions, contexts - before.contexts,
+                copies - before.copies};
+    }
 };
 struct Key {
     uint64_t address;
@@ -324,6 +388,11 @@ int serve(bool has_device) {
             write_all(kSocket, Reply{UCS_OK, 1, cuda_test::calls_of("cuMemcpyAsync")});
             continue;
         }
+        if (command.what == Command::What::kCalls) {
+            write_all(kSocket, Reply{UCS_OK, 1});
+            write_all(kSocket, Calls::now());
+            continue;
+        }
         if (command.what == Command::What::kFault) {
             cuda_test::set_faults(kFaults[command.seed]);
             write_all(kSocket, Reply{UCS_OK, 1});
@@ -429,6 +498,13 @@ class Peer {
     uint64_t copies() {
         tell({Command::What::kCount, Kind::kHeap, 0, 0, 0, 0});
         return answer().copies;
+    }
+    Calls calls() {
+        tell({Command::What::kCalls, Kind::kHeap, 0, 0, 0, 0});
+        (void)answer();
+        Calls calls;
+        EXPECT_TRUE(side_->hear(calls));
+        return calls;
     }
     void set_faults(uint32_t which) {
         tell({Command::What::kFault, Kind::kHeap, 0, which, 0, 0});
@@ -633,6 +709,53 @@ TEST_F(ProcessTest, TheDriverIsAskedSeldom) {
     EXPECT_EQ(questions() - before, 1u);
     for (void* put : puts) ASSERT_EQ(peer->side().wait(put), UCS_OK);
     ucp_rkey_destroy(unpacked);
+}
+
+// Whatever kind of memory it is: when it is known, nothing is made, opened or registered for a
+// message. Prints what the driver is asked for each.
+TEST_F(ProcessTest, KnownMemoryIsSetUpOnce) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    constexpr uint64_t kMessages = 50;
+    const auto print = [](const char* operation, Kind kind, const char* end, const Calls& calls) {
+        const auto each = [](uint64_t count) {
+            return static_cast<double>(count) / static_cast<double>(kMessages);
+        };
+        std::printf("%-4s %-14s %-9s %6.2f questions %6.2f contexts %6.2f copies %6.2f set up\n",
+                    operation, cuda_test::name_of(kind), end, each(calls.questions),
+                    each(calls.contexts), each(calls.copies), each(calls.set_up));
+    };
+    for (const Kind kind : cuda_test::kAllKinds) {
+        if (kind == Kind::kHeap || kind == Kind::kRegistered) continue;
+        SCOPED_TRACE(cuda_test::name_of(kind));
+        Buffer here(kind, kLong);
+        const auto id = static_cast<uint32_t>(kind) + 200;
+        const auto tag = [&] {
+            peer->tell({kSend, kind, 0, ++seed, kLong, id});
+            ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, seed)), UCS_OK);
+            ASSERT_EQ(peer->answer().status, UCS_OK);
+        };
+        const Key key = peer->expose(kind, ++seed, kLong, id + 100);
+        ucp_rkey_h unpacked = peer->side().unpack(key);
+        const auto put = [&] {
+            ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+            ASSERT_EQ(peer->side().flush(), UCS_OK);
+        };
+        const auto expect_nothing_set_up = [&](const char* operation, const auto& message) {
+            for (int i = 0; i < 50; ++i) ASSERT_NO_FATAL_FAILURE(message());
+            const Calls mine = Calls::now(), its = peer->calls();
+            for (uint64_t i = 0; i < kMessages; ++i) ASSERT_NO_FATAL_FAILURE(message());
+            const Calls here_now = Calls::now() - mine, there_now = peer->calls() - its;
+            print(operation, kind, "here", here_now);
+            print(operation, kind, "there", there_now);
+            EXPECT_EQ(here_now.set_up, 0u) << operation;
+            EXPECT_EQ(there_now.set_up, 0u) << operation;
+        };
+        ASSERT_NO_FATAL_FAILURE(expect_nothing_set_up("tag", tag));
+        ASSERT_NO_FATAL_FAILURE(expect_nothing_set_up("put", put));
+        ucp_rkey_destroy(unpacked);
+        peer->free(id);
+        peer->free(id + 100);
+    }
 }
 
 // Virtual memory and pools that were made to be shared.
