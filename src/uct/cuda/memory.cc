@@ -15,6 +15,7 @@ CudaMemory::CudaMemory(CopyEngine& engine)
       exports_(engine),
       stops_(engine),
       mappings_(engine.driver(), stops_, Config::get().mappings),
+      relay_(engine, mappings_, Config::get().relay.bytes),
       places_(engine, exports_, mappings_),
       direct_(engine, staging_, places_, mappings_),
       is_direct_(Config::get().direct) {}
