@@ -2,6 +2,7 @@
 #include "cuda/device.h"
 
 #include <dlfcn.h>
+#include <algorithm>
 
 #include <cstdlib>
 #include <cstring>
@@ -235,6 +236,77 @@ std::vector<std::byte> Buffer::bytes() const {
         if (all[i] == expected(seed, i + shift)) continue;
         return ::testing::AssertionFailure()
                << name_of(kind_) << " memory differs at byte " << i << " of " << length_;
+    }
+    return ::testing::AssertionSuccess();
+}
+
+VirtualRange::VirtualRange(size_t room) : room_(room), mapped_(room) {
+    abi::DevicePointer address = 0;
+    check(driver().address_reserve(&address, room * kEach, 0, 0, 0), "cuMemAddressReserve");
+    data_ = reinterpret_cast<std::byte*>(address);
+}
+
+VirtualRange::~VirtualRange() {
+    for (size_t place = 0; place < room_; ++place) {
+        if (mapped_[place]) unmap(place);
+    }
+    (void)driver().address_free(pointer(data_), room_ * kEach);
+}
+
+void VirtualRange::map(size_t place, abi::AllocationHandle allocation) {
+    abi::Device device = 0;
+    check(driver().context_get_device(&device), "cuCtxGetDevice");
+    check(driver().allocation_map(pointer(at(place)), kEach, 0, allocation, 0), "cuMemMap");
+    const abi::AccessDescriptor access{{abi::kLocationDevice, device}, abi::kAccessReadWrite};
+    check(driver().allocation_set_access(pointer(at(place)), kEach, &access, 1), "cuMemSetAccess");
+    // What is mapped keeps the allocation.
+    check(driver().allocation_release(allocation), "cuMemRelease");
+    mapped_[place] = true;
+}
+
+void VirtualRange::map(size_t place) {
+    abi::Device device = 0;
+    check(driver().context_get_device(&device), "cuCtxGetDevice");
+    abi::AllocationProperties properties{};
+    properties.type = abi::kAllocationPinned;
+    properties.location = {abi::kLocationDevice, device};
+    abi::AllocationHandle allocation = 0;
+    check(driver().allocation_create(&allocation, kEach, &properties, 0), "cuMemCreate");
+    map(place, allocation);
+}
+
+void VirtualRange::map_too(size_t place, size_t other) {
+    abi::AllocationHandle allocation = 0;
+    check(driver().allocation_retain(&allocation, at(other)), "cuMemRetainAllocationHandle");
+    map(place, allocation);
+}
+
+void VirtualRange::unmap(size_t place) {
+    check(driver().allocation_unmap(pointer(at(place)), kEach), "cuMemUnmap");
+    mapped_[place] = false;
+}
+
+void VirtualRange::fill(size_t place, size_t length, uint32_t seed) {
+    std::vector<std::byte> bytes(length);
+    for (size_t i = 0; i < length; ++i) bytes[i] = Buffer::expected(seed, i);
+    for (size_t i = 0; i < length; i += kEach) {
+        check(driver().copy(pointer(at(place) + i), pointer(bytes.data() + i),
+                            std::min(kEach, length - i)),
+              "cuMemcpy");
+    }
+    check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
+}
+
+::testing::AssertionResult VirtualRange::holds(size_t place, size_t length, uint32_t seed) const {
+    std::vector<std::byte> bytes(length);
+    for (size_t i = 0; i < length; i += kEach) {
+        check(driver().copy(pointer(bytes.data() + i), pointer(at(place) + i),
+                            std::min(kEach, length - i)),
+              "cuMemcpy");
+    }
+    for (size_t i = 0; i < length; ++i) {
+        if (bytes[i] != Buffer::expected(seed, i))
+            return ::testing::AssertionFailure() << "virtual memory differs at byte " << i;
     }
     return ::testing::AssertionSuccess();
 }

@@ -17,7 +17,7 @@ void choose_driver();
 bool is_real();
 // As STAND_IN_CUDA_FAULTS; only on the stand-in.
 void set_faults(const char* faults);
-// How often this process has called a function of the driver's; 0 on a real one.
+// How often this process has called a function of the driver's, "" for all; 0 on a real one.
 uint64_t calls_of(const char* function);
 
 inline const uct::cuda::Driver& driver() {
@@ -81,6 +81,34 @@ class Buffer {
     std::byte* data_ = nullptr;
     size_t mapped_ = 0;
     uct::cuda::abi::AllocationHandle handle_ = 0;
+};
+
+// Virtual memory: a range of addresses with room for some allocations, which come and go.
+class VirtualRange {
+  public:
+    static constexpr size_t kEach = 2 << 20;
+
+    explicit VirtualRange(size_t room);
+    ~VirtualRange();
+    VirtualRange(const VirtualRange&) = delete;
+
+    std::byte* at(size_t place) const { return data_ + place * kEach; }
+    // A new allocation at a place.
+    void map(size_t place);
+    // The one at another place, there as well.
+    void map_too(size_t place, size_t other);
+    // Whose last place it was is freed.
+    void unmap(size_t place);
+    // Bytes from a place on become those of Buffer::fill().
+    void fill(size_t place, size_t length, uint32_t seed);
+    ::testing::AssertionResult holds(size_t place, size_t length, uint32_t seed) const;
+
+  private:
+    void map(size_t place, uct::cuda::abi::AllocationHandle allocation);
+
+    std::byte* data_ = nullptr;
+    size_t room_;
+    std::vector<bool> mapped_;
 };
 
 }  // namespace cuda_test

@@ -53,11 +53,13 @@ struct Command {
         kReceive,
         kFree,
         kSendAndDie,
-        kExpose,  // to one-sided operations; a Key follows the reply
-        kCheck,   // does it hold the bytes?
-        kLook,    // how much memory of devices the process has open
-        kCount,   // copies that it has begun; counted on the stand-in
-        kFault,   // what its driver answers from now on: kFaults[seed]
+        kSendAndStop,  // makes no progress behind its reply until a byte comes
+        kExpose,       // to one-sided operations; a Key follows the reply
+        kCheck,        // does it hold the bytes?
+        kLook,         // how much memory of devices the process has open
+        kCount,        // copies that it has begun; counted on the stand-in
+        kCalls,        // of its driver; Calls follow the reply
+        kFault,        // what its driver answers from now on: kFaults[seed]
         kEnd,
     };
     What what;
@@ -72,6 +74,69 @@ struct Reply {
     ucs_status_t status;
     uint32_t is_right;
     uint64_t copies = 0;  // that the sender began for its message; counted on the stand-in
+};
+// Of the driver's functions, by what they are for; counted on the stand-in.
+struct Calls {
+    uint64_t set_up = 0;     // memory, handles, mappings, streams, events, modules
+    uint64_t questions = 0;  // what lies at an address
+    uint64_t contexts = 0;   // entered, left and asked for
+    uint64_t copies = 0;     // begun, by the copy engine or a kernel
+
+    static Calls now() {
+        const auto of = [](std::initializer_list<const char*> functions) {
+            uint64_t sum = 0;
+            for (const char* function : functions) sum += cuda_test::calls_of(function);
+            return sum;
+        };
+        return {of({"cuMemAlloc",
+                    "cuMemFree",
+                    "cuMemAllocAsync",
+                    "cuMemFreeAsync",
+                    "cuMemAllocManaged",
+                    "cuMemHostAlloc",
+                    "cuMemFreeHost",
+                    "cuMemHostRegister",
+                    "cuMemHostUnregister",
+                    "cuMemGetAddressRange",
+                    "cuMemGetHandleForAddressRange",
+                    "cuMemAddressReserve",
+                    "cuMemAddressFree",
+                    "cuMemCreate",
+                    "cuMemRelease",
+                    "cuMemMap",
+                    "cuMemUnmap",
+                    "cuMemSetAccess",
+                    "cuMemRetainAllocationHandle",
+                    "cuMemExportToShareableHandle",
+                    "cuMemImportFromShareableHandle",
+                    "cuMemPoolCreate",
+                    "cuMemPoolDestroy",
+                    "cuMemPoolSetAccess",
+                    "cuMemPoolExportToShareableHandle",
+                    "cuMemPoolImportFromShareableHandle",
+                    "cuMemPoolExportPointer",
+                    "cuMemPoolImportPointer",
+                    "cuIpcGetMemHandle",
+                    "cuIpcOpenMemHandle",
+                    "cuIpcCloseMemHandle",
+                    "cuCtxEnablePeerAccess",
+                    "cuStreamCreate",
+                    "cuStreamDestroy",
+                    "cuEventCreate",
+                    "cuEventDestroy",
+                    "cuModuleLoadData",
+                    "cuModuleGetFunction",
+                    "cuFuncLoad"}),
+                of({"cuPointerGetAttributes", "one of cuPointerGetAttributes"}),
+                of({"cuCtxPushCurrent", "cuCtxPopCurrent", "cuCtxGetCurrent", "cuCtxGetDevice",
+                    "cuCtxGetId", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain",
+                    "cuDevicePrimaryCtxRelease"}),
+                of({"cuMemcpyAsync", "cuLaunchKernel"})};
+    }
+    Calls operator-(const Calls& before) const {
+        return {set_up - before.set_up, questions - before.questions, contexts - before.contexts,
+                copies - before.copies};
+    }
 };
 struct Key {
     uint64_t address;
@@ -324,6 +389,11 @@ int serve(bool has_device) {
             write_all(kSocket, Reply{UCS_OK, 1, cuda_test::calls_of("cuMemcpyAsync")});
             continue;
         }
+        if (command.what == Command::What::kCalls) {
+            write_all(kSocket, Reply{UCS_OK, 1});
+            write_all(kSocket, Calls::now());
+            continue;
+        }
         if (command.what == Command::What::kFault) {
             cuda_test::set_faults(kFaults[command.seed]);
             write_all(kSocket, Reply{UCS_OK, 1});
@@ -357,6 +427,11 @@ int serve(bool has_device) {
             const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
             const ucs_status_ptr_t sent = side.send(*buffer, command.length, command.seed);
             if (command.what == Command::What::kSendAndDie) (void)raise(SIGKILL);
+            if (command.what == Command::What::kSendAndStop) {
+                write_all(kSocket, reply);
+                char byte = 0;
+                (void)read_all(kSocket, byte);
+            }
             reply.status = side.wait(sent);
             reply.copies = cuda_test::calls_of("cuMemcpyAsync") - before;
         }
@@ -430,10 +505,19 @@ class Peer {
         tell({Command::What::kCount, Kind::kHeap, 0, 0, 0, 0});
         return answer().copies;
     }
+    Calls calls() {
+        tell({Command::What::kCalls, Kind::kHeap, 0, 0, 0, 0});
+        (void)answer();
+        Calls calls;
+        EXPECT_TRUE(side_->hear(calls));
+        return calls;
+    }
     void set_faults(uint32_t which) {
         tell({Command::What::kFault, Kind::kHeap, 0, which, 0, 0});
         (void)answer();
     }
+    // After kSendAndStop.
+    void go_on() { write_all(socket_, char{}); }
     void kill() const { (void)::kill(process_, SIGKILL); }
     void free(uint32_t id) {
         tell({Command::What::kFree, Kind::kDevice, 0, 0, 0, id});
@@ -633,6 +717,207 @@ TEST_F(ProcessTest, TheDriverIsAskedSeldom) {
     EXPECT_EQ(questions() - before, 1u);
     for (void* put : puts) ASSERT_EQ(peer->side().wait(put), UCS_OK);
     ucp_rkey_destroy(unpacked);
+}
+
+// Between two memories of which no other process opens either: through windows of the receiver's
+// device, which the sender's writes to.
+class RelayTest : public ProcessTest {
+  protected:
+    void SetUp() override {
+        ProcessTest::SetUp();
+        if (cuda_test::is_real()) GTEST_SKIP() << "copies are counted on the stand-in only";
+        const char* const transports = std::getenv("UCX_TLS");
+        if (transports == nullptr || std::string(transports).find("sm") == std::string::npos)
+            GTEST_SKIP() << "devices reach each other within a host";
+    }
+    // A message of the peer's. @return the copies that both have begun for it
+    uint64_t copies_of(Buffer& here, const Command& command) {
+        const uint64_t before = cuda_test::calls_of("cuMemcpyAsync") + 2;  // clears and looks
+        uint64_t there = 0;
+        peer->send_here(here, command, &there);
+        return cuda_test::calls_of("cuMemcpyAsync") - before + there;
+    }
+    // There is memory to write to, and a way to it.
+    void send_until_relayed(Buffer& here, Command command) {
+        for (int tries = 0; tries < 1000; ++tries) {
+            ++command.seed;
+            const uint64_t copies = copies_of(here, command);
+            if (HasFatalFailure()) return;
+            if (copies == copies_when_relayed(command.length)) return;
+        }
+        FAIL() << "messages do not go by windows";
+    }
+    // Of each part two, into the window and out of it; four that wait may go by one kernel.
+    static uint64_t copies_when_relayed(size_t length) {
+        const size_t part = std::clamp(length / 4, size_t{1} << 20, size_t{8} << 20);
+        return 2 * ((length + part - 1) / part);
+    }
+};
+
+TEST_F(RelayTest, NoByteOfMemoryThatOthersCannotOpenIsStaged) {
+    const auto relay = [&](Kind from, Kind to, size_t length) {
+        SCOPED_TRACE(std::string(cuda_test::name_of(from)) + " to " + cuda_test::name_of(to) +
+                     ", " + std::to_string(length));
+        Buffer here(to, length);
+        const Command command{kSend, from, 0, seed += 1000, length, 1};
+        ASSERT_NO_FATAL_FAILURE(send_until_relayed(here, command));
+        EXPECT_EQ(copies_of(here, command), copies_when_relayed(length));
+        peer->free(1);
+    };
+    constexpr Kind kKinds[] = {Kind::kPool, Kind::kVirtual, Kind::kManaged};
+    for (const Kind from : kKinds) {
+        for (const Kind to : kKinds) ASSERT_NO_FATAL_FAILURE(relay(from, to, 3'000'001));
+    }
+    ASSERT_NO_FATAL_FAILURE(relay(Kind::kPool, Kind::kPool, 100'000));
+    ASSERT_NO_FATAL_FAILURE(relay(Kind::kPool, Kind::kPool, 40'000'000));
+}
+
+TEST_F(RelayTest, TruncatedMessagesAndUnexpectedOnes) {
+    constexpr size_t kLength = 3'000'000;
+    Buffer here(Kind::kPool, kLength);
+    const Command command{kSend, Kind::kPool, 0, seed += 1000, kLength, 1};
+    ASSERT_NO_FATAL_FAILURE(send_until_relayed(here, command));
+    here.clear();
+    peer->tell({kSend, Kind::kPool, 0, 1, kLength, 1});
+    EXPECT_EQ(peer->side().wait(peer->side().receive(here, 2'000'000, 1)),
+              UCS_ERR_MESSAGE_TRUNCATED);
+    EXPECT_EQ(peer->answer().status, UCS_OK);
+    peer->tell({kSend, Kind::kPool, 0, 2, kLength, 1});
+    for (int i = 0; i < 1000; ++i) peer->side().progress();
+    EXPECT_EQ(peer->side().wait(peer->side().receive(here, kLength, 2)), UCS_OK);
+    EXPECT_EQ(peer->answer().status, UCS_OK);
+    EXPECT_TRUE(here.holds(2));
+}
+
+// They take turns at the sender's windows.
+TEST_F(RelayTest, ManyAtATime) {
+    Buffer here(Kind::kPool, kLong);
+    ASSERT_NO_FATAL_FAILURE(
+        send_until_relayed(here, {kSend, Kind::kPool, 0, seed += 1000, kLong, 1}));
+    for (const size_t length : {size_t{100'000}, size_t{5'000'000}}) {
+        constexpr uint32_t kMessages = 20;
+        std::vector<std::unique_ptr<Buffer>> targets;
+        for (uint32_t i = 0; i < kMessages; ++i)
+            targets.push_back(std::make_unique<Buffer>(Kind::kPool, length + i));
+        peer->tell({Command::What::kSendAll, Kind::kPool, 0, 50, length, kMessages});
+        for (int round = 0; round < 2; ++round) {
+            std::vector<ucs_status_ptr_t> receives;
+            for (uint32_t i = 0; i < kMessages; ++i)
+                receives.push_back(peer->side().receive(*targets[i], length + i, 50 + i));
+            const uint64_t before =
+                cuda_test::calls_of("cuMemcpyAsync") + cuda_test::calls_of("cuLaunchKernel");
+            for (ucs_status_ptr_t receive : receives) ASSERT_EQ(peer->side().wait(receive), UCS_OK);
+            EXPECT_LE(cuda_test::calls_of("cuMemcpyAsync") + cuda_test::calls_of("cuLaunchKernel"),
+                      before + kMessages * copies_when_relayed(length + kMessages) / 2);
+            ASSERT_EQ(peer->answer().status, UCS_OK);
+            for (uint32_t i = 0; i < kMessages; ++i) {
+                ASSERT_TRUE(targets[i]->holds(50 + i)) << i;
+                targets[i]->clear();
+            }
+            if (round == 0) peer->tell({kSend, Kind::kPool, 0, 0, 8, 2});
+        }
+    }
+}
+
+// One peer fills no windows, as it makes no progress: another one's messages go on.
+TEST_F(RelayTest, APeerThatWaitsKeepsNobodyWaiting) {
+    Peer other;
+    Buffer here(Kind::kPool, 3'000'000), there(Kind::kPool, 3'000'000);
+    ASSERT_NO_FATAL_FAILURE(
+        send_until_relayed(here, {kSend, Kind::kPool, 0, seed += 1000, here.length(), 1}));
+    other.tell({Command::What::kSendAndStop, Kind::kPool, 0, 5, here.length(), 1});
+    (void)other.answer();
+    ucs_status_ptr_t waits = other.side().receive(there, there.length(), 5);
+    for (int i = 0; i < 20; ++i) {
+        other.side().progress();
+        ASSERT_NO_FATAL_FAILURE(
+            peer->send_here(here, {kSend, Kind::kPool, 0, seed += 3, 1'000'000, 2}));
+    }
+    other.go_on();
+    EXPECT_EQ(other.side().wait(waits), UCS_OK);
+    EXPECT_TRUE(there.holds(5));
+    EXPECT_EQ(other.answer().status, UCS_OK);
+}
+
+// What the sender's device cannot do comes staged.
+TEST_F(RelayTest, WhatCannotBeWrittenIsStaged) {
+    Buffer here(Kind::kPool, 3'000'000);
+    peer->set_faults(2);  // no way is opened
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_NO_FATAL_FAILURE(
+            peer->send_here(here, {kSend, Kind::kPool, 0, ++seed, here.length(), 1}));
+    }
+    peer->set_faults(0);
+}
+
+// Before it has written anything, at its first parts, at the last ones: the receive ends, and what
+// was lent to the sender is used no more.
+TEST_F(RelayTest, SendersThatDie) {
+    constexpr size_t kLength = 3'000'000;
+    for (uint64_t round = 0; round < 4; ++round) {
+        SCOPED_TRACE(round);
+        Buffer here(Kind::kPool, kLength);
+        ASSERT_NO_FATAL_FAILURE(
+            send_until_relayed(here, {kSend, Kind::kPool, 0, seed += 1000, kLength, 1}));
+        const auto what = round == 0 ? Command::What::kSendAndStop : kSend;
+        peer->tell({what, Kind::kPool, 0, 5, kLength, 1});
+        if (round == 0) (void)peer->answer();
+        ucs_status_ptr_t receive = peer->side().receive(here, kLength, 5);
+        const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+        while (cuda_test::calls_of("cuMemcpyAsync") < before + round) peer->side().progress();
+        for (int i = 0; i < 100; ++i) peer->side().progress();
+        peer->kill();
+        const ucs_status_t status = peer->side().wait(receive);
+        EXPECT_TRUE(status == UCS_OK || peer->side().has_failed()) << ucs_status_string(status);
+        peer = std::make_unique<Peer>();
+    }
+}
+
+// Whatever kind of memory it is: when it is known, nothing is made, opened or registered for a
+// message. Prints what the driver is asked for each.
+TEST_F(ProcessTest, KnownMemoryIsSetUpOnce) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    constexpr uint64_t kMessages = 50;
+    const auto print = [](const char* operation, Kind kind, const char* end, const Calls& calls) {
+        const auto each = [](uint64_t count) {
+            return static_cast<double>(count) / static_cast<double>(kMessages);
+        };
+        std::printf("%-4s %-14s %-9s %6.2f questions %6.2f contexts %6.2f copies %6.2f set up\n",
+                    operation, cuda_test::name_of(kind), end, each(calls.questions),
+                    each(calls.contexts), each(calls.copies), each(calls.set_up));
+    };
+    for (const Kind kind : cuda_test::kAllKinds) {
+        if (kind == Kind::kHeap || kind == Kind::kRegistered) continue;
+        SCOPED_TRACE(cuda_test::name_of(kind));
+        Buffer here(kind, kLong);
+        const auto id = static_cast<uint32_t>(kind) + 200;
+        const auto tag = [&] {
+            peer->tell({kSend, kind, 0, ++seed, kLong, id});
+            ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, seed)), UCS_OK);
+            ASSERT_EQ(peer->answer().status, UCS_OK);
+        };
+        const Key key = peer->expose(kind, ++seed, kLong, id + 100);
+        ucp_rkey_h unpacked = peer->side().unpack(key);
+        const auto put = [&] {
+            ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+            ASSERT_EQ(peer->side().flush(), UCS_OK);
+        };
+        const auto expect_nothing_set_up = [&](const char* operation, const auto& message) {
+            for (int i = 0; i < 50; ++i) ASSERT_NO_FATAL_FAILURE(message());
+            const Calls mine = Calls::now(), its = peer->calls();
+            for (uint64_t i = 0; i < kMessages; ++i) ASSERT_NO_FATAL_FAILURE(message());
+            const Calls here_now = Calls::now() - mine, there_now = peer->calls() - its;
+            print(operation, kind, "here", here_now);
+            print(operation, kind, "there", there_now);
+            EXPECT_EQ(here_now.set_up, 0u) << operation;
+            EXPECT_EQ(there_now.set_up, 0u) << operation;
+        };
+        ASSERT_NO_FATAL_FAILURE(expect_nothing_set_up("tag", tag));
+        ASSERT_NO_FATAL_FAILURE(expect_nothing_set_up("put", put));
+        ucp_rkey_destroy(unpacked);
+        peer->free(id);
+        peer->free(id + 100);
+    }
 }
 
 // Virtual memory and pools that were made to be shared.

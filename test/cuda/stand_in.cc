@@ -635,6 +635,11 @@ uint64_t handle_types_of(const Region& region) {
                : physical->second.handle_types;
 }
 
+PoolObject* pool_of(const Region& region) {
+    static PoolObject of_device;  // what cuMemAllocAsync takes
+    return region.kind == Kind::kPool && region.pool == nullptr ? &of_device : region.pool;
+}
+
 Result fill_attribute(const Region* region, abi::PointerAttribute attribute, void* value) {
     const auto set = [&](auto known) { std::memcpy(value, &known, sizeof(known)); };
     const bool belongs = region != nullptr && region->kind != Kind::kPool &&
@@ -670,7 +675,7 @@ Result fill_attribute(const Region* region, abi::PointerAttribute attribute, voi
             set(region == nullptr ? size_t{0} : region->size);
             return abi::kSuccess;
         case abi::kPointerPool:
-            set(region == nullptr || current() == nullptr ? nullptr : region->pool);
+            set(region == nullptr || current() == nullptr ? nullptr : pool_of(*region));
             return abi::kSuccess;
         case abi::kPointerHandleTypes:
             set(region == nullptr ? uint64_t{0} : handle_types_of(*region));
@@ -981,10 +986,11 @@ Result allocation_map(abi::DevicePointer pointer, size_t size, size_t place,
     if (found->second.is_imported && size != found->second.size) return abi::kNotSupported;
     void* const shadow = map(found->second.fd, size, PROT_READ | PROT_WRITE, place);
     if (shadow == nullptr) return abi::kOutOfMemory;
+    // The number is the allocation's, wherever and how often it is mapped.
     Region region{pointer,        size,
                   Kind::kVirtual, static_cast<std::byte*>(shadow),
                   nullptr,        found->second.device,
-                  ++s.ids};
+                  handle};
     region.has_access = false;
     region.allocation = handle;
     ++found->second.holders;
@@ -1602,102 +1608,122 @@ Result ipc_close(abi::DevicePointer pointer) {
     return abi::kSuccess;
 }
 
-template <typename Function>
-void* address_of(Function* function) {
-    return reinterpret_cast<void*>(function);
+std::atomic<uint64_t> all_calls{0};
+
+// What a program is given for a function.
+template <auto kFunction>
+struct Counted;
+template <typename... Arguments, Result (*kFunction)(Arguments...)>
+struct Counted<kFunction> {
+    static Result call(Arguments... arguments) {
+        ++calls;
+        ++all_calls;
+        return kFunction(arguments...);
+    }
+    static inline std::atomic<uint64_t> calls{0};
+};
+
+struct Entry {
+    void* address;
+    const std::atomic<uint64_t>* calls;
+};
+
+template <auto kFunction>
+Entry entry_of() {
+    return {reinterpret_cast<void*>(Counted<kFunction>::call), &Counted<kFunction>::calls};
 }
 
-const std::map<std::string, void*>& entries() {
-    static const std::map<std::string, void*> known = {
-        {"cuGetErrorName", address_of(get_error_name)},
-        {"cuGetErrorString", address_of(get_error_name)},
-        {"cuInit", address_of(init)},
-        {"cuDriverGetVersion", address_of(driver_get_version)},
-        {"cuDeviceGetCount", address_of(device_get_count)},
-        {"cuDeviceGetName", address_of(device_get_name)},
-        {"cuDeviceGetUuid", address_of(device_get_uuid)},
-        {"cuDeviceGetAttribute", address_of(device_get_attribute)},
-        {"cuDeviceTotalMem", address_of(device_total_memory)},
-        {"cuDeviceCanAccessPeer", address_of(device_can_access_peer)},
-        {"cuDeviceGetP2PAttribute", address_of(device_get_p2p_attribute)},
-        {"cuDevicePrimaryCtxRetain", address_of(primary_context_retain)},
-        {"cuDevicePrimaryCtxRelease", address_of(primary_context_release)},
-        {"cuDevicePrimaryCtxGetState", address_of(primary_context_state)},
-        {"cuCtxCreate", address_of(context_create)},
-        {"cuCtxDestroy", address_of(context_destroy)},
-        {"cuCtxPushCurrent", address_of(context_push)},
-        {"cuCtxPopCurrent", address_of(context_pop)},
-        {"cuCtxSetCurrent", address_of(context_set)},
-        {"cuCtxGetCurrent", address_of(context_get)},
-        {"cuCtxGetDevice", address_of(context_get_device)},
-        {"cuCtxGetId", address_of(context_get_id)},
-        {"cuCtxSynchronize", address_of(context_synchronize)},
-        {"cuCtxEnablePeerAccess", address_of(context_enable_peer)},
-        {"cuPointerGetAttributes", address_of(pointer_get_attributes)},
-        {"cuMemAlloc", address_of(memory_allocate)},
-        {"cuMemFree", address_of(memory_free)},
-        {"cuMemGetInfo", address_of(memory_get_info)},
-        {"cuMemGetAddressRange", address_of(memory_get_range)},
-        {"cuMemAllocManaged", address_of(memory_allocate_managed)},
-        {"cuMemAllocAsync", address_of(memory_allocate_async)},
-        {"cuMemFreeAsync", address_of(memory_free_async)},
-        {"cuMemGetHandleForAddressRange", address_of(handle_for_range)},
-        {"cuMemHostAlloc", address_of(host_allocate)},
-        {"cuMemFreeHost", address_of(host_free)},
-        {"cuMemHostRegister", address_of(host_register)},
-        {"cuMemHostUnregister", address_of(host_unregister)},
-        {"cuMemHostGetDevicePointer", address_of(host_get_device_pointer)},
-        {"cuMemAddressReserve", address_of(address_reserve)},
-        {"cuMemAddressFree", address_of(address_free)},
-        {"cuMemCreate", address_of(allocation_create)},
-        {"cuMemRelease", address_of(allocation_release)},
-        {"cuMemMap", address_of(allocation_map)},
-        {"cuMemUnmap", address_of(allocation_unmap)},
-        {"cuMemSetAccess", address_of(allocation_set_access)},
-        {"cuMemRetainAllocationHandle", address_of(allocation_retain)},
-        {"cuMemExportToShareableHandle", address_of(allocation_export)},
-        {"cuMemImportFromShareableHandle", address_of(allocation_import)},
-        {"cuMemPoolCreate", address_of(pool_create)},
-        {"cuMemPoolDestroy", address_of(pool_destroy)},
-        {"cuMemAllocFromPoolAsync", address_of(pool_allocate)},
-        {"cuMemPoolSetAccess", address_of(pool_set_access)},
-        {"cuMemPoolExportToShareableHandle", address_of(pool_export)},
-        {"cuMemPoolImportFromShareableHandle", address_of(pool_import)},
-        {"cuMemPoolExportPointer", address_of(pool_export_pointer)},
-        {"cuMemPoolImportPointer", address_of(pool_import_pointer)},
-        {"cuStreamCreate", address_of(stream_create)},
-        {"cuStreamDestroy", address_of(stream_destroy)},
-        {"cuStreamQuery", address_of(stream_query)},
-        {"cuStreamSynchronize", address_of(stream_synchronize)},
-        {"cuStreamWaitEvent", address_of(stream_wait_event)},
-        {"cuStreamWriteValue32", address_of(stream_write_value)},
-        {"cuStreamBatchMemOp", address_of(stream_batch)},
-        {"cuStreamGetCtx", address_of(stream_get_context)},
-        {"cuStreamIsCapturing", address_of(stream_is_capturing)},
-        {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
-        {"cuStreamBeginCapture", address_of(stream_begin_capture)},
-        {"cuStreamEndCapture", address_of(stream_end_capture)},
-        {"cuGraphInstantiateWithFlags", address_of(graph_instantiate)},
-        {"cuGraphLaunch", address_of(graph_launch)},
-        {"cuGraphExecDestroy", address_of(graph_destroy)},
-        {"cuGraphDestroy", address_of(graph_destroy)},
-        {"cuEventCreate", address_of(event_create)},
-        {"cuEventDestroy", address_of(event_destroy)},
-        {"cuEventRecord", address_of(event_record)},
-        {"cuEventQuery", address_of(event_query)},
-        {"cuEventSynchronize", address_of(event_synchronize)},
-        {"cuMemcpy", address_of(copy)},
-        {"cuMemcpyAsync", address_of(copy_async)},
-        {"cuMemsetD8", address_of(set_bytes)},
-        {"cuModuleLoadData", address_of(module_load)},
-        {"cuModuleUnload", address_of(module_unload)},
-        {"cuModuleGetFunction", address_of(module_get_function)},
-        {"cuFuncLoad", address_of(function_load)},
-        {"cuLaunchKernel", address_of(launch)},
-        {"cuLaunchCooperativeKernel", address_of(launch_cooperatively)},
-        {"cuIpcGetMemHandle", address_of(ipc_get_handle)},
-        {"cuIpcOpenMemHandle", address_of(ipc_open)},
-        {"cuIpcCloseMemHandle", address_of(ipc_close)},
+const std::map<std::string, Entry>& entries() {
+    static const std::map<std::string, Entry> known = {
+        {"cuGetErrorName", entry_of<get_error_name>()},
+        {"cuGetErrorString", entry_of<get_error_name>()},
+        {"cuInit", entry_of<init>()},
+        {"cuDriverGetVersion", entry_of<driver_get_version>()},
+        {"cuDeviceGetCount", entry_of<device_get_count>()},
+        {"cuDeviceGetName", entry_of<device_get_name>()},
+        {"cuDeviceGetUuid", entry_of<device_get_uuid>()},
+        {"cuDeviceGetAttribute", entry_of<device_get_attribute>()},
+        {"cuDeviceTotalMem", entry_of<device_total_memory>()},
+        {"cuDeviceCanAccessPeer", entry_of<device_can_access_peer>()},
+        {"cuDeviceGetP2PAttribute", entry_of<device_get_p2p_attribute>()},
+        {"cuDevicePrimaryCtxRetain", entry_of<primary_context_retain>()},
+        {"cuDevicePrimaryCtxRelease", entry_of<primary_context_release>()},
+        {"cuDevicePrimaryCtxGetState", entry_of<primary_context_state>()},
+        {"cuCtxCreate", entry_of<context_create>()},
+        {"cuCtxDestroy", entry_of<context_destroy>()},
+        {"cuCtxPushCurrent", entry_of<context_push>()},
+        {"cuCtxPopCurrent", entry_of<context_pop>()},
+        {"cuCtxSetCurrent", entry_of<context_set>()},
+        {"cuCtxGetCurrent", entry_of<context_get>()},
+        {"cuCtxGetDevice", entry_of<context_get_device>()},
+        {"cuCtxGetId", entry_of<context_get_id>()},
+        {"cuCtxSynchronize", entry_of<context_synchronize>()},
+        {"cuCtxEnablePeerAccess", entry_of<context_enable_peer>()},
+        {"cuPointerGetAttributes", entry_of<pointer_get_attributes>()},
+        {"cuMemAlloc", entry_of<memory_allocate>()},
+        {"cuMemFree", entry_of<memory_free>()},
+        {"cuMemGetInfo", entry_of<memory_get_info>()},
+        {"cuMemGetAddressRange", entry_of<memory_get_range>()},
+        {"cuMemAllocManaged", entry_of<memory_allocate_managed>()},
+        {"cuMemAllocAsync", entry_of<memory_allocate_async>()},
+        {"cuMemFreeAsync", entry_of<memory_free_async>()},
+        {"cuMemGetHandleForAddressRange", entry_of<handle_for_range>()},
+        {"cuMemHostAlloc", entry_of<host_allocate>()},
+        {"cuMemFreeHost", entry_of<host_free>()},
+        {"cuMemHostRegister", entry_of<host_register>()},
+        {"cuMemHostUnregister", entry_of<host_unregister>()},
+        {"cuMemHostGetDevicePointer", entry_of<host_get_device_pointer>()},
+        {"cuMemAddressReserve", entry_of<address_reserve>()},
+        {"cuMemAddressFree", entry_of<address_free>()},
+        {"cuMemCreate", entry_of<allocation_create>()},
+        {"cuMemRelease", entry_of<allocation_release>()},
+        {"cuMemMap", entry_of<allocation_map>()},
+        {"cuMemUnmap", entry_of<allocation_unmap>()},
+        {"cuMemSetAccess", entry_of<allocation_set_access>()},
+        {"cuMemRetainAllocationHandle", entry_of<allocation_retain>()},
+        {"cuMemExportToShareableHandle", entry_of<allocation_export>()},
+        {"cuMemImportFromShareableHandle", entry_of<allocation_import>()},
+        {"cuMemPoolCreate", entry_of<pool_create>()},
+        {"cuMemPoolDestroy", entry_of<pool_destroy>()},
+        {"cuMemAllocFromPoolAsync", entry_of<pool_allocate>()},
+        {"cuMemPoolSetAccess", entry_of<pool_set_access>()},
+        {"cuMemPoolExportToShareableHandle", entry_of<pool_export>()},
+        {"cuMemPoolImportFromShareableHandle", entry_of<pool_import>()},
+        {"cuMemPoolExportPointer", entry_of<pool_export_pointer>()},
+        {"cuMemPoolImportPointer", entry_of<pool_import_pointer>()},
+        {"cuStreamCreate", entry_of<stream_create>()},
+        {"cuStreamDestroy", entry_of<stream_destroy>()},
+        {"cuStreamQuery", entry_of<stream_query>()},
+        {"cuStreamSynchronize", entry_of<stream_synchronize>()},
+        {"cuStreamWaitEvent", entry_of<stream_wait_event>()},
+        {"cuStreamWriteValue32", entry_of<stream_write_value>()},
+        {"cuStreamBatchMemOp", entry_of<stream_batch>()},
+        {"cuStreamGetCtx", entry_of<stream_get_context>()},
+        {"cuStreamIsCapturing", entry_of<stream_is_capturing>()},
+        {"cuThreadExchangeStreamCaptureMode", entry_of<exchange_capture_mode>()},
+        {"cuStreamBeginCapture", entry_of<stream_begin_capture>()},
+        {"cuStreamEndCapture", entry_of<stream_end_capture>()},
+        {"cuGraphInstantiateWithFlags", entry_of<graph_instantiate>()},
+        {"cuGraphLaunch", entry_of<graph_launch>()},
+        {"cuGraphExecDestroy", entry_of<graph_destroy>()},
+        {"cuGraphDestroy", entry_of<graph_destroy>()},
+        {"cuEventCreate", entry_of<event_create>()},
+        {"cuEventDestroy", entry_of<event_destroy>()},
+        {"cuEventRecord", entry_of<event_record>()},
+        {"cuEventQuery", entry_of<event_query>()},
+        {"cuEventSynchronize", entry_of<event_synchronize>()},
+        {"cuMemcpy", entry_of<copy>()},
+        {"cuMemcpyAsync", entry_of<copy_async>()},
+        {"cuMemsetD8", entry_of<set_bytes>()},
+        {"cuModuleLoadData", entry_of<module_load>()},
+        {"cuModuleUnload", entry_of<module_unload>()},
+        {"cuModuleGetFunction", entry_of<module_get_function>()},
+        {"cuFuncLoad", entry_of<function_load>()},
+        {"cuLaunchKernel", entry_of<launch>()},
+        {"cuLaunchCooperativeKernel", entry_of<launch_cooperatively>()},
+        {"cuIpcGetMemHandle", entry_of<ipc_get_handle>()},
+        {"cuIpcOpenMemHandle", entry_of<ipc_open>()},
+        {"cuIpcCloseMemHandle", entry_of<ipc_close>()},
     };
     return known;
 }
@@ -1709,15 +1735,18 @@ extern "C" {
 __attribute__((visibility("default"))) Result cuGetProcAddress_v2(const char* name, void** address,
                                                                   int, uint64_t, int* found) {
     const auto entry = entries().find(name);
-    *address = entry == entries().end() ? nullptr : entry->second;
+    *address = entry == entries().end() ? nullptr : entry->second.address;
     if (found != nullptr) *found = *address == nullptr ? 1 : 0;
     return *address == nullptr ? abi::kNotFound : abi::kSuccess;
 }
 
 __attribute__((visibility("default"))) uint64_t stand_in_cuda_calls_of(const char* function) {
+    if (*function == '\0') return all_calls;
     Lock lock(state().mutex);
     const auto found = state().counts.find(function);
-    return found == state().counts.end() ? 0 : found->second;
+    if (found != state().counts.end()) return found->second;
+    const auto entry = entries().find(function);
+    return entry == entries().end() ? 0 : entry->second.calls->load();
 }
 
 __attribute__((visibility("default"))) void stand_in_cuda_set_faults(const char* faults) {

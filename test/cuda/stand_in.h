@@ -24,7 +24,7 @@ namespace stand_in {
 // The same as STAND_IN_CUDA_FAULTS, at once; "" ends all faults. As a symbol of the library.
 using SetFaults = void (*)(const char* faults);
 inline constexpr const char* kSetFaults = "stand_in_cuda_set_faults";
-// How often a function was called in this process.
+// How often a function was called in this process; "": all together.
 using CallsOf = uint64_t (*)(const char* function);
 inline constexpr const char* kCallsOf = "stand_in_cuda_calls_of";
 

@@ -485,6 +485,10 @@ bool is_over(const std::string& some) {
     return transports != nullptr && std::string(transports).find(some) != std::string::npos;
 }
 
+uint64_t registrations() {
+    return cuda_test::calls_of("cuMemGetHandleForAddressRange");
+}
+
 // The adapters move the bytes.
 class ByAdapterTest : public TransferTest {
   protected:
@@ -559,15 +563,14 @@ TEST_F(ByAdapterTest, AnnouncedDataIsNotStaged) {
         constexpr size_t kLength = 3'000'000;
         Buffer source(from, kLength), target(to, kLength);
         source.fill(3);
-        const auto registered = [] { return cuda_test::calls_of("cuMemGetHandleForAddressRange"); };
-        const uint64_t before = registered();
+        const uint64_t before = registrations();
         ucs_status_ptr_t receive =
             ucp_tag_recv_nbx(second->worker, target.data(), kLength, 7, ~0ul, &plain);
         ASSERT_EQ(wait(ucp_tag_send_nbx(there, source.data(), kLength, 7, &plain)), UCS_OK);
         ASSERT_EQ(wait(receive), UCS_OK);
         EXPECT_TRUE(target.holds(3));
         const unsigned ends = unsigned{is_on_device(from)} + unsigned{is_on_device(to)};
-        EXPECT_EQ(registered() - before, ends);
+        EXPECT_EQ(registrations() - before, ends);
     }
 }
 
@@ -577,21 +580,53 @@ TEST_F(ByAdapterTest, BuffersStayRegisteredUntilTheyAreFreed) {
     constexpr size_t kLength = 300'000;
     Buffer target(Kind::kDevice, kLength);
     const Mapped mapped(*second, there, target.data(), kLength);
-    const auto registered = [] { return cuda_test::calls_of("cuMemGetHandleForAddressRange"); };
-    for (uint32_t round = 1; round <= 3; ++round) {
-        Buffer source(Kind::kDevice, kLength);
-        const uint64_t before = registered();
-        for (uint32_t i = 0; i < 10; ++i) {
-            source.fill(round * 100 + i);
-            ASSERT_EQ(
-                wait(ucp_put_nbx(there, source.data(), kLength, place(target), mapped.key, &plain)),
-                UCS_OK);
-            ASSERT_EQ(flush(), UCS_OK);
-            ASSERT_TRUE(target.holds(round * 100 + i));
+    for (const Kind kind :
+         {Kind::kDevice, Kind::kPool, Kind::kSharedPool, Kind::kVirtual, Kind::kSharedVirtual}) {
+        for (uint32_t round = 1; round <= 3; ++round) {
+            SCOPED_TRACE(std::string(cuda_test::name_of(kind)) + " " + std::to_string(round));
+            Buffer source(kind, kLength);
+            const uint64_t before = registrations();
+            for (uint32_t i = 0; i < 10; ++i) {
+                source.fill(round * 100 + i);
+                ASSERT_EQ(wait(ucp_put_nbx(there, source.data(), kLength, place(target), mapped.key,
+                                           &plain)),
+                          UCS_OK);
+                ASSERT_EQ(flush(), UCS_OK);
+                ASSERT_TRUE(target.holds(round * 100 + i));
+            }
+            // Once by each adapter that has a part in it.
+            EXPECT_LE(registrations() - before, 4u);
+            EXPECT_GE(registrations() - before, 1u);
         }
-        // Once by each adapter that has a part in it.
-        EXPECT_LE(registered() - before, 4u);
-        EXPECT_GE(registered() - before, 1u);
+    }
+}
+
+// Of one range of addresses: an allocation in the place of another one, and a buffer that lies in
+// two of them.
+TEST_F(ByAdapterTest, RegistrationsOfVirtualMemoryAreOfItsAllocations) {
+    using cuda_test::VirtualRange;
+    constexpr size_t kEach = VirtualRange::kEach;
+    Buffer target(Kind::kDevice, 2 * kEach);
+    const Mapped mapped(*second, there, target.data(), target.length());
+    VirtualRange range(2);
+    uint32_t seed = 0;
+    const auto put = [&](size_t begin, size_t length) {
+        range.fill(begin, length, ++seed);
+        ASSERT_EQ(
+            wait(ucp_put_nbx(there, range.at(begin), length, place(target), mapped.key, &plain)),
+            UCS_OK);
+        ASSERT_EQ(flush(), UCS_OK);
+        ASSERT_TRUE(target.holds(seed, 0, length));
+    };
+    range.map(0);
+    for (int round = 0; round < 4; ++round) {
+        range.map(1);
+        ASSERT_NO_FATAL_FAILURE(put(0, kEach));
+        ASSERT_NO_FATAL_FAILURE(put(1, 100'000));
+        ASSERT_NO_FATAL_FAILURE(put(1, kEach));
+        ASSERT_NO_FATAL_FAILURE(put(0, 2 * kEach));
+        ASSERT_NO_FATAL_FAILURE(put(1, kEach));
+        range.unmap(1);
     }
 }
 

@@ -19,6 +19,18 @@ MUTANTS = {
         "src/ucs/memory/detector.h",
         {"++polls_ % kPollsPerTest != 0 ?": "++polls_ != 0 ?"},
         ("ucs_test",), "AsyncCopy.*"),
+    "virtual memory is held at all of its addresses": (
+        "src/uct/cuda/copy_engine.h",
+        {"return number != 0 && !is_virtual;": "return number != 0;"},
+        ("test/cuda/memory_test",), "CudaAllocations.OfVirtualMemoryHaveSeveralPlaces"),
+    "a buffer in two allocations of virtual memory is one's": (
+        "src/uct/cuda/memory.cc",
+        {"const bool is_in_one = found.holds(address, length);": "const bool is_in_one = true;"},
+        ("test/cuda/memory_test",), "CudaAllocations.OfVirtualMemoryAreToldApart"),
+    "memory of a pool goes with the context that it was copied in": (
+        "src/uct/cuda/copy_engine.cc",
+        {"found.context != nullptr ? last.context->works() : last.context->is_alive()": "last.context->works()"},
+        ("test/cuda/memory_test",), "CudaAllocations.OutliveContexts"),
     "allocations stay held": (
         "src/uct/cuda/staging.cc",
         {"    if (is_held_) engine_->held().release(memory.allocation);\n": ""},

@@ -225,6 +225,12 @@ class MemoryDetector : public RegistryEntry {
         *begun = 0;
         return UCS_ERR_UNSUPPORTED;
     }
+    // A piece of memory of the library's own, on the device of memory that others cannot open: they
+    // open this one, and bytes pass through it. Until put_window(). Empty: all is in use, or is
+    // being made aside, or there is none.
+    virtual std::span<std::byte> take_window(const void* beside) { return {}; }
+    // @param is_lost  a peer may still write there: another one takes its place
+    virtual void put_window(std::span<std::byte> window, bool is_lost) {}
     // Has the allocation, described by this process, been freed since? Whatever lies there now.
     virtual bool is_freed(uint64_t buffer, uint64_t base) { return false; }
     // The owner says that it freed an allocation: give up the way to it.

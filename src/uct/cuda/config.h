@@ -12,6 +12,7 @@ struct Config {
     unsigned stream_ops;
     bool direct;
     unsigned mappings;
+    ucs::config::MemorySize relay;
     bool resident;
 
     // The environment's settings, read once.

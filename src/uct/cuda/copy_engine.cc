@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "ucs/log/log.h"
 #include "uct/cuda/config.h"
@@ -284,7 +285,8 @@ class LookedUp {
                                   abi::DevicePointer address) {
         for (CopyEngine::Found& entry : entries_) {
             if (address - entry.base >= entry.length) continue;
-            if (held.is_held(entry.number) || driver.allocation_at(address) == entry.number)
+            if ((entry.may_be_held() && held.is_held(entry.number)) ||
+                driver.allocation_at(address) == entry.number)
                 return &entry;
             entry = {};
         }
@@ -294,7 +296,8 @@ class LookedUp {
     const CopyEngine::Found* find_held(const ucs::HeldAllocations& held,
                                        abi::DevicePointer address) {
         const auto known = std::ranges::find_if(entries_, [&](const CopyEngine::Found& entry) {
-            return address - entry.base < entry.length && held.is_held(entry.number);
+            return address - entry.base < entry.length && entry.may_be_held() &&
+                   held.is_held(entry.number);
         });
         return known == std::end(entries_) ? nullptr : known;
     }
@@ -317,7 +320,32 @@ uint64_t CopyEngine::number_at(const void* address) const {
     return known != nullptr ? known->number : driver_.allocation_at(device_pointer(address));
 }
 
-CopyEngine::Found CopyEngine::look_up(const void* address) const {
+// Of memory that belongs to no context: pools, whose ranges are allocations, and virtual memory,
+// whose ranges may hold many.
+void CopyEngine::narrow(abi::DevicePointer address, Found& found) {
+    const uint64_t number = std::exchange(found.number, 0);
+    CopyContext* const context = context_of(found);
+    if (context == nullptr) return;
+    // Of pools the driver says nothing without a context.
+    const CurrentContext current(driver_, context->handle());
+    abi::Pool pool = nullptr;
+    if (current.result() != abi::kSuccess || !driver_.ask(abi::kPointerPool, address, &pool))
+        return;
+    if (pool == nullptr) {
+        abi::DevicePointer base = 0;
+        size_t length = 0;
+        if (!driver_.ask(abi::kPointerMappingStart, address, &base) ||
+            !driver_.ask(abi::kPointerMappingSize, address, &length) || base == 0)
+            return;
+        found.reserved -= base - found.base;
+        found.base = base;
+        found.length = length;
+        found.is_virtual = true;
+    }
+    found.number = number;
+}
+
+CopyEngine::Found CopyEngine::look_up(const void* address) {
     if (const Found* const known = looked_up.find(driver_, held_, device_pointer(address)))
         return *known;
     Found found;
@@ -334,11 +362,10 @@ CopyEngine::Found CopyEngine::look_up(const void* address) const {
                                                               values, device_pointer(address));
     if (result != abi::kSuccess || (type != abi::kMemoryTypeDevice && is_managed == 0)) return {};
     found.type = is_managed != 0 ? UCS_MEMORY_TYPE_CUDA_MANAGED : UCS_MEMORY_TYPE_CUDA;
-    // A range of virtual memory may hold several allocations, and belongs to no context.
-    if (found.context != nullptr && number != 0) {
-        found.number = number;
-        looked_up.keep(found);
-    }
+    found.reserved = found.length;
+    found.number = number;
+    if (found.context == nullptr) narrow(device_pointer(address), found);
+    if (found.number != 0) looked_up.keep(found);
     return found;
 }
 
@@ -349,8 +376,11 @@ CopyContext* CopyEngine::context_of(const Found& found) {
         CopyContext* context = nullptr;
     } last;
     if (found.device < 0) return nullptr;
-    if (found.number != 0 && found.number == last.allocation && last.context->works())
-        return last.context;
+    if (found.number != 0 && found.number == last.allocation) {
+        // What belongs to the device outlives the context that it was copied in.
+        if (found.context != nullptr ? last.context->works() : last.context->is_alive())
+            return last.context;
+    }
     std::lock_guard lock(mutex_);
     CopyContext* const context = found.context != nullptr ? find(found.context, found.device)
                                                           : find_for_device(found.device);

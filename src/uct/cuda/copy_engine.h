@@ -134,12 +134,29 @@ class CopyEngine {
         ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
         abi::Context context = nullptr;  // null: the device's memory belongs to no context
         abi::Device device = -1;
+        // The allocation that it lies in, and its number; 0: what is known is a range of addresses
+        // that may hold several.
         abi::DevicePointer base = 0;
         size_t length = 0;
-        uint64_t number = 0;  // of the allocation; 0: the range may hold several
+        uint64_t number = 0;
+        // Bytes from base on that were reserved together: of virtual memory other allocations may
+        // follow, so that a buffer may lie in several.
+        size_t reserved = 0;
+        bool is_virtual = false;
+
+        bool reserves(const void* address, size_t bytes) const {
+            return bytes <= reserved - (reinterpret_cast<uintptr_t>(address) - base);
+        }
+        bool holds(const void* address, size_t bytes) const {
+            const uintptr_t place = reinterpret_cast<uintptr_t>(address) - base;
+            return place <= length && bytes <= length - place;
+        }
+        // Nothing else has its number, so that an operation on the allocation holds its addresses.
+        // Virtual memory may have several addresses at once, each of which may become another's.
+        bool may_be_held() const { return number != 0 && !is_virtual; }
     };
     // What the driver knows of an address; pinned and registered memory is the host's.
-    Found look_up(const void* address) const;
+    Found look_up(const void* address);
     // The number of the allocation there; 0: none.
     uint64_t number_at(const void* address) const;
     // What operations work on: look_up() asks no driver for that.
@@ -169,6 +186,7 @@ class CopyEngine {
 
   private:
     explicit CopyEngine(const Driver& driver) : driver_(driver) {}
+    void narrow(abi::DevicePointer address, Found& found);
     CopyContext* find(abi::Context context, abi::Device device);
     CopyContext* find_for_device(abi::Device device);
 

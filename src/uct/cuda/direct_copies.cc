@@ -78,8 +78,7 @@ ucs_status_t DirectCopies::begin_anew(const ucs::DevicePiece& piece, Access acce
     auto* const here = static_cast<std::byte*>(piece.here);
     const CopyEngine::Found found = engine_.look_up(here);
     const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
-    if (!is_host && piece.length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
-        return UCS_ERR_UNSUPPORTED;
+    if (!is_host && !found.reserves(here, piece.length)) return UCS_ERR_UNSUPPORTED;
     CopyContext* const context = context_for(described, found);
     if (context == nullptr) return UCS_ERR_UNSUPPORTED;
     const bool is_fetch = access == Access::kFetch;
@@ -133,7 +132,7 @@ DirectCopies::Here DirectCopies::find_here(const ucs::DevicePiece& piece) {
     const CopyEngine::Found found = engine_.look_up(piece.here);
     here.is_host = found.type == UCS_MEMORY_TYPE_HOST;
     here.range = here.is_host ? engine_.pinned_range(piece.here)
-                              : std::span(reinterpret_cast<std::byte*>(found.base), found.length);
+                              : std::span(reinterpret_cast<std::byte*>(found.base), found.reserved);
     if (here.holds(piece)) here.context = context_for(*piece.there, found);
     return here;
 }

@@ -19,23 +19,6 @@ Exports::Exports(CopyEngine& engine)
       token_(ucs::unique_id()),
       descriptors_(process_, token_) {}
 
-namespace {
-
-// A range of virtual memory may hold many allocations: the one that lies at a place.
-void narrow(const Driver& driver, abi::DevicePointer place, CopyEngine::Found& found) {
-    abi::Pool pool = nullptr;
-    abi::DevicePointer base = 0;
-    size_t length = 0;
-    if (driver.ask(abi::kPointerPool, place, &pool) && pool == nullptr &&
-        driver.ask(abi::kPointerMappingStart, place, &base) &&
-        driver.ask(abi::kPointerMappingSize, place, &length) && base != 0) {
-        found.base = base;
-        found.length = length;
-    }
-}
-
-}  // namespace
-
 bool Exports::describe(const void* address, size_t length, const ucs::MemoryInfo* known,
                        ucs::MemoryExport& description) {
     // What this thread described last by a handle of the driver's, which stays what it is.
@@ -68,20 +51,17 @@ bool Exports::describe_whole(const void* address, uint64_t buffer, ucs::MemoryEx
     }
     const CopyEngine::Found found = engine_.look_up(address);
     if (found.type == UCS_MEMORY_TYPE_HOST) return false;
-    description = describe_allocation(reinterpret_cast<uintptr_t>(address), found, buffer);
+    description = describe_allocation(found, buffer);
     if (known_.size() >= limit_) forget_freed();
     known_.insert_or_assign(buffer, description);
     return true;
 }
 
-ucs::MemoryExport Exports::describe_allocation(abi::DevicePointer place, CopyEngine::Found found,
-                                               uint64_t buffer) {
+ucs::MemoryExport Exports::describe_allocation(const CopyEngine::Found& found, uint64_t buffer) {
     // Whatever is current on this thread: of pools the driver says nothing without a context.
     std::optional<CurrentContext> current;
-    const bool belongs = found.context != nullptr;
-    CopyContext* const context = belongs ? nullptr : engine_.context_of(found);
+    CopyContext* const context = found.context != nullptr ? nullptr : engine_.context_of(found);
     if (context != nullptr) current.emplace(driver_, context->handle());
-    if (!belongs) narrow(driver_, place, found);
     ucs::MemoryExport description{};
     description.type = UCS_MEMORY_TYPE_CUDA;
     description.version = ucs::kMemoryExportVersion;

@@ -52,8 +52,7 @@ class Exports {
     HandleKind take_virtual(uint64_t kinds, ucs::MemoryExport& description);
     HandleKind take_of_pool(abi::Pool pool, uint64_t kinds, ucs::MemoryExport& description);
     HandleKind refused(abi::Result result, const ucs::MemoryExport& description) const;
-    ucs::MemoryExport describe_allocation(abi::DevicePointer place, CopyEngine::Found found,
-                                          uint64_t buffer);
+    ucs::MemoryExport describe_allocation(const CopyEngine::Found& found, uint64_t buffer);
 
     CopyEngine& engine_;
     const Driver& driver_;

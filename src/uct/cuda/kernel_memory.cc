@@ -29,8 +29,7 @@ ucs_status_t KernelMemory::check(const void* address, size_t length) {
     const CopyEngine::Found found = engine_.look_up(address);
     if (found.type == UCS_MEMORY_TYPE_HOST)
         return engine_.is_pinned(address, length) ? UCS_OK : UCS_ERR_UNSUPPORTED;
-    if (length > found.length - (reinterpret_cast<uintptr_t>(address) - found.base))
-        return UCS_ERR_INVALID_PARAM;
+    if (!found.reserves(address, length)) return UCS_ERR_INVALID_PARAM;
     if (found.type == UCS_MEMORY_TYPE_CUDA_MANAGED) return UCS_OK;
     return try_and_wait([&] { return places_.reach(found, context_); });
 }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ucs/memory/detector.h"
@@ -84,6 +85,9 @@ class Mappings {
 
     // Whether a context reaches another one's memory, of this process; as take().
     ucs_status_t reach(CopyContext& from, CopyContext& to);
+
+    // Something else that takes the driver long. @return false as Errands::run()
+    bool run(std::function<void()> errand) { return errands_.run(std::move(errand)); }
 
     // Waits until what is to be opened or closed by now has been, or has been tried.
     void settle();

@@ -15,6 +15,7 @@ CudaMemory::CudaMemory(CopyEngine& engine)
       exports_(engine),
       stops_(engine),
       mappings_(engine.driver(), stops_, Config::get().mappings),
+      relay_(engine, mappings_, Config::get().relay.bytes),
       places_(engine, exports_, mappings_),
       direct_(engine, staging_, places_, mappings_),
       is_direct_(Config::get().direct) {}
@@ -35,10 +36,12 @@ bool CudaMemory::detect(const void* address, size_t length, ucs::MemoryInfo& inf
     if (found.type == UCS_MEMORY_TYPE_HOST) return false;
     info.type = found.type;
     info.base = reinterpret_cast<const void*>(found.base);
-    info.length = found.length;
     info.device = found.device;
-    info.allocation = found.number;
-    info.held = &engine_.held();
+    // A buffer may lie in several allocations of virtual memory.
+    const bool is_in_one = found.holds(address, length);
+    info.length = is_in_one ? found.length : found.reserved;
+    info.allocation = is_in_one ? found.number : 0;
+    info.held = found.may_be_held() ? &engine_.held() : nullptr;
     return true;
 }
 

@@ -9,6 +9,7 @@
 #include "uct/cuda/exports.h"
 #include "uct/cuda/mappings.h"
 #include "uct/cuda/places.h"
+#include "uct/cuda/relay_memory.h"
 #include "uct/cuda/staging.h"
 #include "uct/cuda/stream_stops.h"
 
@@ -38,6 +39,10 @@ class CudaMemory final : public ucs::MemoryDetector {
                        ucs::AsyncCopy** copy) override;
     ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
                           ucs::AsyncCopy** copy) override;
+    std::span<std::byte> take_window(const void* beside) override { return relay_.take(beside); }
+    void put_window(std::span<std::byte> window, bool is_lost) override {
+        relay_.put(window, is_lost);
+    }
     bool is_freed(uint64_t buffer, uint64_t base) override;
     void forget(uint64_t process, uint64_t buffer) override { mappings_.forget(process, buffer); }
     ucs_status_t insert_stop(void* stream, bool may_be_captured, ucs::StreamStop* stop) override;
@@ -71,6 +76,7 @@ class CudaMemory final : public ucs::MemoryDetector {
     Exports exports_;
     StreamStops stops_;
     Mappings mappings_;
+    RelayMemory relay_;
     Places places_;
     DirectCopies direct_;
     const bool is_direct_;  // UCX_CUDA_DIRECT

@@ -14,6 +14,7 @@
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/eager/reassembly.h"
 #include "ucp/proto/rndv/direct.h"
+#include "ucp/proto/rndv/relay.h"
 #include "ucp/proto/rndv/rndv_wire.h"
 
 // Rendezvous: the data of a long message moves when the receiver has a buffer for it.
@@ -30,8 +31,8 @@
 //   sends fragments     <-----       RTR (no key)
 //   done                ----->       DATA ...
 //
-// Device memory within a host may be read by the receiver's device (kDirect, direct.h); otherwise
-// it goes by copy.
+// Device memory within a host may be read by the receiver's device (kDirect, direct.h), or pass
+// through memory of that device (relay.h); otherwise it goes by copy.
 //
 // RTS and DATA are messages among the application's, in its order; the others are control messages.
 // Requests are named by slots with generations; each answer is checked against the endpoint that
@@ -48,7 +49,7 @@ struct RndvHeader {
 };
 
 // The rendezvous of a worker: both roles.
-class Rendezvous {
+class Rendezvous final : private Relay::Owner {
   public:
     Rendezvous(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
                RndvScheme way)
@@ -57,7 +58,8 @@ class Rendezvous {
           domains(set),
           bulk(engine),
           scheme(way),
-          direct(pool, table) {}
+          direct(pool, table),
+          relay(pool, table, direct, *this) {}
     Rendezvous(const Rendezvous&) = delete;
 
     // For all messages but the announcements, which belong to tags and active messages.
@@ -106,8 +108,10 @@ class Rendezvous {
     ucp::bulk::Engine& bulk;
     const RndvScheme scheme;
     DirectPath direct;
+    Relay relay;
 
   private:
+    void relayed(Request& receive, size_t arrived, ucs_status_t status) override;
     void add_send_handlers(InterfaceSet& interfaces);
 };
 

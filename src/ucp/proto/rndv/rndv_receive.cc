@@ -252,6 +252,11 @@ ucs_status_t on_atp(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         ucs::log_warn("malformed end of a rendezvous of {} bytes dropped", length);
         return UCS_OK;
     }
+    Request* const part = rndv.requests.find(done.request);
+    if (part != nullptr && Relay::is_part(*part) && part->endpoint->remote_uuid() == done.from) {
+        rndv.relay.stored(*part, static_cast<ucs_status_t>(done.status));
+        return UCS_OK;
+    }
     Request* request = find_receive(rndv, done.request, done.from);
     if (request == nullptr) {
         ucs::log_warn("end of an unknown rendezvous dropped");
@@ -365,7 +370,21 @@ void Rendezvous::receive(Request& request, const Announcement& announcement) {
     ucs::MemoryExport exported;
     const bool is_described =
         !is_openable(announcement) && describe_target(*this, *endpoint, request, &exported);
+    if (!is_described && announcement.has_export && scheme != RndvScheme::kAm && !offer &&
+        relay.receive(request, announcement.exported))
+        return;
     ask_sender(*this, *endpoint, request, 0, offer, is_described ? &exported : nullptr);
+}
+
+void Rendezvous::relayed(Request& request, size_t arrived, ucs_status_t status) {
+    const TagReceive& receive = request.part<TagReceive>();
+    if (status == UCS_OK && arrived < receive.wanted) {
+        Endpoint* const sender = endpoints.find(receive.sender);
+        if (sender != nullptr) return ask_sender(*this, *sender, request, arrived, false);
+        status = UCS_ERR_CONNECTION_RESET;
+    }
+    tell_sender(*this, receive.sender, receive.sender_request, status);
+    request.complete(status);
 }
 
 void Rendezvous::refuse(const RndvRts& rts, ucs_status_t status) {

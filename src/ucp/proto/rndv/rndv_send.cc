@@ -33,7 +33,9 @@ struct RndvSend {
     bool is_storing = false;   // our device writes into the receiver's memory
     bool stuck = false;        // a generic datatype gives no more bytes
     bool is_readable = false;  // the announcement may have a key, by a registration of our own
+    bool is_relayed = false;   // the peer has asked for parts
     uint64_t described = 0;    // the allocation of device memory that the peer may read
+    Request* parts = nullptr;  // that our device writes for the receiver: a list
     Memory* user_memory = nullptr;
     Memory* memory = nullptr;           // registration of our own, or
     Registration registration;          // one with the domain of the lane alone
@@ -58,12 +60,43 @@ uint64_t track_of(const Request& request) {
 // How the data went.
 std::string_view way_of(const RndvSend& send) {
     if (send.is_storing) return "direct";
+    if (send.is_relayed && !send.asked) return "relay";
     if (send.asked) return send.remote != nullptr ? "put" : "copy";
     return send.is_direct ? "direct" : "get";
 }
 
+// Of the request for a part, which our device writes to the receiver's.
+struct StoredPart {
+    RndvSend* send;
+    uint64_t receiver;
+    Request* next;
+};
+
+void tell_stored(Endpoint& endpoint, uint64_t receiver, ucs_status_t status) {
+    const RndvDone done{receiver, endpoint.local_uuid(), static_cast<int8_t>(status)};
+    endpoint.send_control(AmId::kRndvAtp, std::as_bytes(std::span(&done, 1)));
+}
+
+void part_stored(Request& request) {
+    const StoredPart& part = request.part<StoredPart>();
+    Request** link = &part.send->parts;
+    while (*link != &request) link = &(*link)->part<StoredPart>().next;
+    *link = part.next;
+    tell_stored(*request.endpoint, part.receiver, request.status);
+}
+
+// Nobody reads the buffer any more.
+void end_parts(RndvSend& send) {
+    while (send.parts != nullptr) {
+        Request& request = *send.parts;
+        send.rndv->direct.wait_for(request);
+        request.complete(UCS_ERR_CANCELED);
+    }
+}
+
 void finish_send(Request& request) {
     RndvSend& send = request.part<RndvSend>();
+    end_parts(send);
     SWIFTLANE_PROBE(rendezvous_send_end, &request, request.status);
     if (Trace* trace = Trace::active()) {
         trace->end("rendezvous", "rendezvous send", track_of(request), &request,
@@ -127,6 +160,7 @@ size_t pack_rts(void* destination, void* arg) {
         auto* const description = new (out) ucs::MemoryExport;
         if (send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(),
                                        send.buffer.found(), description)) {
+            set_takes_parts(*description);
             out += sizeof(*description);
             rts.export_length = sizeof(*description);
             send.described = description->buffer;
@@ -324,8 +358,9 @@ ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         ucs::log_warn("rendezvous acknowledgement for an unknown send dropped");
         return UCS_OK;
     }
-    const uint64_t described = request->part<RndvSend>().described;
-    if (described != 0 && done.status == UCS_OK) rndv.direct.answered(described, done.from, true);
+    const RndvSend& send = request->part<RndvSend>();
+    if (send.described != 0 && done.status == UCS_OK && !send.is_relayed)
+        rndv.direct.answered(send.described, done.from, true);
     rndv.requests.answered(*request, static_cast<ucs_status_t>(done.status));
     return UCS_OK;
 }
@@ -351,6 +386,25 @@ bool start_store(Rendezvous& rndv, Request& request, const ucs::MemoryExport& to
     return true;
 }
 
+// The same of a part: the receiver hears of its end, and the send goes on.
+void store_part(Rendezvous& rndv, Request& request, const ClearToSend& message) {
+    RndvSend& send = request.part<RndvSend>();
+    const RndvRtr& rtr = message.rtr;
+    send.is_relayed = true;
+    const std::span<std::byte> bytes = send.buffer.device_bytes();
+    Request* const part = bytes.empty() ? nullptr : rndv.requests.allocate();
+    if (part == nullptr) return tell_stored(*request.endpoint, rtr.receiver, UCS_ERR_NO_RESOURCE);
+    part->emplace<StoredPart>(&send, rtr.receiver, send.parts);
+    part->endpoint = request.endpoint;
+    part->callback_kind = Request::CallbackKind::kInternal;
+    part->on_finish.internal = part_stored;
+    send.parts = part;
+    const ucs::DevicePiece piece{&message.exported, 0, bytes.data() + rtr.offset,
+                                 rtr.end - rtr.offset};
+    if (!rndv.direct.copy(*part, piece, send.buffer.found(), true))
+        part->complete(UCS_ERR_NO_RESOURCE);
+}
+
 ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
     ClearToSend message;
@@ -363,6 +417,10 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     if (request == nullptr || request->part<RndvSend>().asked ||
         rtr.end > request->part<RndvSend>().buffer.length()) {
         ucs::log_warn("rendezvous request for an unknown send dropped");
+        return UCS_OK;
+    }
+    if (message.is_part()) {
+        store_part(rndv, *request, message);
         return UCS_OK;
     }
     RndvSend& send = request->part<RndvSend>();

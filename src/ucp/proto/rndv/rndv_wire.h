@@ -38,8 +38,12 @@ struct RndvDone {
 };
 
 // Asks for the bytes [offset, end): kRndvRtr. A remote key follows if they may be put, and the
-// description of device memory if the sender's devices may write there.
+// description of device memory if the sender's devices may write there. With `address` kPart, and
+// no key, they are a part of what will be asked for: the sender's device writes there, or an ATP
+// says that it cannot (UCS_ERR_NO_RESOURCE); the send goes on.
 struct RndvRtr {
+    static constexpr uint64_t kPart = 1;
+
     uint64_t request;   // the sender's
     uint64_t from;      // the receiver's uuid
     uint64_t receiver;  // the receiver's request, to name in what follows
@@ -85,12 +89,23 @@ struct Announcement {
 };
 bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement);
 
+// Of device memory that others cannot open, in an announcement: may the sender be asked for parts?
+// Older versions may not.
+inline bool takes_parts(const ucs::MemoryExport& announced) {
+    return announced.has_handle == 0 && announced.handle[0] != 0;
+}
+inline void set_takes_parts(ucs::MemoryExport& announced) {
+    if (announced.has_handle == 0) announced.handle[0] = 1;
+}
+
 struct ClearToSend {
     RndvRtr rtr{};
     bool has_key = false;
     PackedKey key;
     bool has_export = false;
     ucs::MemoryExport exported{};  // holds at least the bytes asked for
+
+    bool is_part() const { return has_export && !has_key && rtr.address == RndvRtr::kPart; }
 };
 bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message);
 

@@ -67,6 +67,15 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
     const auto rtr_to_device = [&](uint32_t bytes) {
         return bytes_of(RndvRtr{1, from, 1, 0, 10, 0, 0, bytes}, bytes);
     };
+    const auto part_of = [](uint64_t request, uint64_t receiver) {
+        struct {
+            RndvRtr rtr;
+            ucs::MemoryExport window;
+        } message{};
+        message.rtr = {request, receiver, 1, 0, 10, RndvRtr::kPart, 0, sizeof(message.window)};
+        message.window.size = 10;
+        return bytes_of(message);
+    };
     const auto notify = [&](uint32_t kind, size_t total, size_t extra) {
         return bytes_of(NotifyHeader{from, 1, kind, static_cast<uint32_t>(total)}, extra);
     };
@@ -97,6 +106,8 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
         {"request: a description too short", AmId::kRndvRtr, rtr_to_device(10)},
         {"request: a description of less than is asked for", AmId::kRndvRtr,
          rtr_to_device(sizeof(ucs::MemoryExport))},
+        {"request of a part: unknown send", AmId::kRndvRtr, part_of(99, from)},
+        {"request of a part: another worker's send", AmId::kRndvRtr, part_of(1, 123)},
         {"end: unknown receive", AmId::kRndvAtp, bytes_of(RndvDone{99, from, 0})},
         {"data: unknown receive", AmId::kRndvData, bytes_of(RndvData{99, from, 0}, 10)},
         {"stream: a name and no bytes", AmId::kStream, bytes_of(StreamHeader{from})},

@@ -194,6 +194,112 @@ TEST(CudaCopy, AllocatesAndFrees) {
     cuda_test::set_faults("");
 }
 
+// --- what is known of memory that belongs to no context ---
+
+ucs::MemoryInfo info_of(const std::byte* address, size_t length) {
+    ucs::MemoryInfo info;
+    EXPECT_TRUE(CudaMemory::get()->detect(address, length, info));
+    return info;
+}
+
+TEST(CudaAllocations, OfPoolsHaveNumbersOfTheirOwn) {
+    cuda_test::use_device(0);
+    for (const Kind kind : {Kind::kPool, Kind::kSharedPool}) {
+        uint64_t before = 0;
+        const std::byte* where = nullptr;
+        for (int round = 0; round < 3; ++round) {
+            const Buffer buffer(kind, kLength);
+            const ucs::MemoryInfo info = info_of(buffer.data() + 1, kLength - 1);
+            EXPECT_EQ(info.base, buffer.data());
+            EXPECT_NE(info.allocation, 0u);
+            EXPECT_NE(info.held, nullptr);
+            if (!cuda_test::is_real() && round > 0) {
+                ASSERT_EQ(buffer.data(), where) << "the test wants the same addresses again";
+            }
+            EXPECT_NE(info.allocation, before);
+            before = info.allocation;
+            where = buffer.data();
+        }
+    }
+}
+
+// Known memory is asked for by its number alone.
+TEST(CudaAllocations, AreLookedUpOnce) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    cuda_test::use_device(0);
+    for (const Kind kind :
+         {Kind::kDevice, Kind::kPool, Kind::kSharedPool, Kind::kVirtual, Kind::kSharedVirtual}) {
+        SCOPED_TRACE(cuda_test::name_of(kind));
+        const Buffer buffer(kind, kLength);
+        (void)info_of(buffer.data(), kLength);
+        const uint64_t all = cuda_test::calls_of("");
+        const uint64_t one = cuda_test::calls_of("one of cuPointerGetAttributes");
+        EXPECT_NE(info_of(buffer.data() + 100, 10).allocation, 0u);
+        EXPECT_EQ(cuda_test::calls_of("one of cuPointerGetAttributes"), one + 1);
+        EXPECT_EQ(cuda_test::calls_of(""), all + 1);
+    }
+}
+
+TEST(CudaAllocations, OfVirtualMemoryAreToldApart) {
+    using cuda_test::VirtualRange;
+    constexpr size_t kEach = VirtualRange::kEach;
+    cuda_test::use_device(0);
+    VirtualRange range(3);
+    range.map(0);
+    range.map(1);
+    const ucs::MemoryInfo first = info_of(range.at(0) + 10, kEach - 10);
+    const ucs::MemoryInfo second = info_of(range.at(1) + 10, 10);
+    EXPECT_EQ(first.base, range.at(0));
+    EXPECT_EQ(second.base, range.at(1));
+    EXPECT_EQ(second.length, kEach);
+    EXPECT_NE(first.allocation, 0u);
+    EXPECT_NE(second.allocation, 0u);
+    EXPECT_NE(first.allocation, second.allocation);
+    // What lies in two is neither.
+    EXPECT_EQ(info_of(range.at(0) + 10, kEach).allocation, 0u);
+    // Another one in its place.
+    range.unmap(1);
+    range.map(1);
+    EXPECT_NE(info_of(range.at(1) + 10, 10).allocation, second.allocation);
+}
+
+// What an operation works on may not be freed, but another place of it may become another's.
+TEST(CudaAllocations, OfVirtualMemoryHaveSeveralPlaces) {
+    using cuda_test::VirtualRange;
+    cuda_test::use_device(0);
+    VirtualRange range(2);
+    range.map(0);
+    range.map_too(1, 0);
+    const ucs::MemoryInfo twice = info_of(range.at(1), 10);
+    const ucs::MemoryInfo worked_on = info_of(range.at(0), 10);
+    const ucs::MemoryPiece piece{range.at(0), 10};
+    ucs::StagedCopy* copy = nullptr;
+    ASSERT_EQ(CudaMemory::get()->open_copy({&piece, 1}, &worked_on, &copy), UCS_OK);
+    range.unmap(1);
+    range.map(1);
+    EXPECT_NE(info_of(range.at(1), 10).allocation, twice.allocation);
+    ASSERT_EQ(copy->finish(), UCS_OK);
+}
+
+// Pools belong to a device: the context that their memory was copied in may go before it.
+TEST(CudaAllocations, OutliveContexts) {
+    CudaMemory& memory = *CudaMemory::get();
+    cuda_test::use_device(0);
+    memory.prepare();
+    for (const Kind kind : {Kind::kPool, Kind::kVirtual}) {
+        Buffer buffer(kind, kLength), host(Kind::kHeap, kLength);
+        abi::Context own = nullptr;
+        ASSERT_EQ(driver().context_create(&own, 0, 0), abi::kSuccess);
+        host.fill(1);
+        ASSERT_EQ(memory.copy(buffer.data(), host.data(), kLength), UCS_OK);
+        ASSERT_EQ(driver().context_destroy(own), abi::kSuccess);
+        cuda_test::use_device(0);
+        host.clear();
+        EXPECT_EQ(memory.copy(host.data(), buffer.data(), kLength), UCS_OK);
+        EXPECT_TRUE(host.holds(1));
+    }
+}
+
 // Threads of a program need not have a context, and those of another device must not be in the way.
 TEST(CudaExports, AreMadeWhateverContextIsCurrent) {
     cuda_test::use_device(0);
