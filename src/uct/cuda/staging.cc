@@ -90,7 +90,7 @@ void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> 
         pieces_ = {&only_, 1};
         total_ = only_.length;
         memory = known == nullptr ? ucs::MemoryInfo{} : *known;
-        if (known != nullptr) is_held_ = engine.held().hold(known->allocation);
+        if (known != nullptr) is_held_ = engine.held().hold(*known) != nullptr;
         return;
     }
     memory = {};
