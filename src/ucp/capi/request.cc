@@ -29,14 +29,17 @@ std::string lane_of(const Request& request) {
     return request.endpoint->one_sided_lane().attributes.transport;
 }
 
-// A posted receive has its length in its part, to the end and behind it.
+// A posted receive has its length and memory in its part, to the end and behind it.
 size_t length_of(const Request& request) {
     if ((request.flags & Request::kPartial) == 0) return request.length;
     return const_cast<Request&>(request).part<TagReceive>().buffer.length();
 }
 
 ucs_memory_type_t memory_type_of(const Request& request) {
-    return (request.flags & Request::kPartial) == 0 ? request.memory_type : UCS_MEMORY_TYPE_HOST;
+    if ((request.flags & Request::kPartial) == 0) return request.memory_type;
+    const Unpacker& buffer = const_cast<Request&>(request).part<TagReceive>().buffer;
+    return buffer.type_class() == DatatypeClass::kDevice ? buffer.memory_type()
+                                                         : UCS_MEMORY_TYPE_HOST;
 }
 
 // Programs look for "length N" and for the name of the memory; of a receive from a stream nothing

@@ -54,23 +54,67 @@ ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memo
 }
 
 ucs_status_t Buffer::find_memory(ucs_memory_type_t declared) {
-    static_assert(sizeof(ucp_dt_iov_t) == sizeof(ucs::MemoryPiece) &&
-                  offsetof(ucp_dt_iov_t, length) == offsetof(ucs::MemoryPiece, length));
+    if (length_ == 0) return UCS_OK;
+    const ucs::MemoryInfo memory = memory_at(address_, length_);
+    const ucs_status_t status = check_declared(declared, memory.type);
+    if (status != UCS_OK || memory.owner == nullptr) return status;
+    if (memory.held != nullptr) {
+        if (const ucs::MemoryInfo* const held = memory.held->hold(memory)) {
+            take_device(*held);
+            return UCS_OK;
+        }
+    }
     const ucs::MemoryPiece whole{address_, length_};
     ucs::StagedCopy* copy = nullptr;
+    const ucs_status_t opened = memory.owner->open_copy({&whole, 1}, &memory, &copy);
+    if (opened != UCS_OK) return opened;
+    take_device(copy->memory);
+    device_.copy = copy;
+    return UCS_OK;
+}
+
+ucs_status_t Buffer::find_memory_of_pieces(ucs_memory_type_t declared) {
+    static_assert(sizeof(ucp_dt_iov_t) == sizeof(ucs::MemoryPiece) &&
+                  offsetof(ucp_dt_iov_t, length) == offsetof(ucs::MemoryPiece, length));
+    ucs::StagedCopy* copy = nullptr;
     ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
-    const ucs_status_t status =
-        open_device_copy(class_ == DatatypeClass::kContig
-                             ? std::span(&whole, 1)
-                             : std::span(static_cast<const ucs::MemoryPiece*>(address_), count_),
-                         declared, &copy, &type);
+    const ucs_status_t status = open_device_copy(
+        {static_cast<const ucs::MemoryPiece*>(address_), count_}, declared, &copy, &type);
     if (copy != nullptr) {
-        copy_ = copy;
+        device_ = {&copy->memory, copy};
         memory_type_ = type;
-        if (class_ == DatatypeClass::kContig) count_ = 0;
         class_ = DatatypeClass::kDevice;
     }
     return status;
+}
+
+void Buffer::take_device(const ucs::MemoryInfo& memory) {
+    device_ = {&memory, nullptr};
+    memory_type_ = memory.type;
+    count_ = 0;
+    class_ = DatatypeClass::kDevice;
+}
+
+bool Buffer::open_held(void* address, size_t count, ucp_datatype_t type,
+                       ucs_memory_type_t declared) {
+    if ((type & UCP_DATATYPE_CLASS_MASK) != UCP_DATATYPE_CONTIG ||
+        __builtin_mul_overflow(count, contig_element_size(type), &length_) || length_ == 0)
+        return false;
+    const ucs::MemoryInfo* const memory = ucs::MemoryGate::hold(address);
+    if (memory == nullptr) return false;
+    if (declared != UCS_MEMORY_TYPE_UNKNOWN && declared != memory->type) {
+        memory->held->release(memory->allocation);
+        return false;
+    }
+    address_ = address;
+    take_device(*memory);
+    return true;
+}
+
+ucs_status_t Buffer::open_copy() {
+    if (device_.copy != nullptr) return UCS_OK;
+    const ucs::MemoryPiece whole{address_, length_};
+    return device_.found->owner->open_copy({&whole, 1}, device_.found, &device_.copy);
 }
 
 ucs_status_t Buffer::describe(void* address, size_t count, ucp_datatype_t type,
@@ -92,7 +136,7 @@ ucs_status_t Buffer::describe(void* address, size_t count, ucp_datatype_t type,
                 if (__builtin_add_overflow(length_, piece.length, &length_))
                     return UCS_ERR_INVALID_PARAM;
             }
-            return find_memory(declared);
+            return find_memory_of_pieces(declared);
         case DatatypeClass::kGeneric:
             generic_ = {generic_datatype(type), nullptr};
             return generic_.type ? UCS_OK : UCS_ERR_INVALID_PARAM;
@@ -106,7 +150,11 @@ ucs_status_t Buffer::describe(void* address, size_t count, ucp_datatype_t type,
 ucs_status_t Buffer::close() {
     ucs_status_t status = UCS_OK;
     if (class_ == DatatypeClass::kGeneric) generic_.type->ops.finish(generic_.state);
-    if (class_ == DatatypeClass::kDevice) status = copy_->finish();
+    if (class_ == DatatypeClass::kDevice) {
+        const auto [found, copy] = device_;
+        if (copy == nullptr || found != &copy->memory) found->held->release(found->allocation);
+        if (copy != nullptr) status = copy->finish();
+    }
     class_ = DatatypeClass::kInvalid;
     return status;
 }
@@ -153,6 +201,7 @@ size_t Buffer::gather(size_t offset, size_t length, std::span<uct::Iov> out, siz
 
 ucs_status_t Packer::open_any(const void* buffer, size_t count, ucp_datatype_t type,
                               ucs_memory_type_t declared) {
+    if (open_held(const_cast<void*>(buffer), count, type, declared)) return UCS_OK;
     ucs_status_t status = describe(const_cast<void*>(buffer), count, type, declared);
     if (status == UCS_OK && class_ == DatatypeClass::kGeneric) {
         const GenericDatatype* generic = generic_.type;
@@ -165,7 +214,9 @@ ucs_status_t Packer::open_any(const void* buffer, size_t count, ucp_datatype_t t
 size_t Packer::pack(size_t offset, void* destination, size_t room) {
     size_t length = std::min(room, length_ - offset);
     if (class_ == DatatypeClass::kDevice)
-        return copy_->read(offset, destination, length) == UCS_OK ? length : 0;
+        return open_copy() == UCS_OK && device_.copy->read(offset, destination, length) == UCS_OK
+                   ? length
+                   : 0;
     if (class_ == DatatypeClass::kGeneric) {
         if (length == 0) return 0;
         return generic_.type->ops.pack(generic_.state, offset, destination, length);
@@ -181,6 +232,7 @@ size_t Packer::pack(size_t offset, void* destination, size_t room) {
 
 ucs_status_t Unpacker::open(void* buffer, size_t count, ucp_datatype_t type,
                             ucs_memory_type_t declared) {
+    if (open_held(buffer, count, type, declared)) return UCS_OK;
     ucs_status_t status = describe(buffer, count, type, declared);
     if (status == UCS_OK && class_ == DatatypeClass::kGeneric) {
         const GenericDatatype* generic = generic_.type;
@@ -199,7 +251,9 @@ ucs_status_t Unpacker::unpack(size_t offset, const void* data, size_t length) {
     }
     if (offset >= length_) return fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED;
     if (class_ == DatatypeClass::kDevice) {
-        const ucs_status_t status = copy_->write(offset, data, std::min(length, length_ - offset));
+        ucs_status_t status = open_copy();
+        if (status == UCS_OK)
+            status = device_.copy->write(offset, data, std::min(length, length_ - offset));
         return status != UCS_OK || fits ? status : UCS_ERR_MESSAGE_TRUNCATED;
     }
     auto* in = static_cast<const std::byte*>(data);

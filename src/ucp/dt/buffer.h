@@ -20,7 +20,8 @@ namespace ucp {
 // its owner as long as one copy is closed.
 //
 // A buffer in the memory of a device cannot be touched by the processor, nor by transports: like a
-// generic one it exists only through pack() and unpack(), which copy. It owns that copy's state.
+// generic one it exists only through pack() and unpack(), which copy. It owns that copy's state,
+// which most buffers in one piece never have: their data goes some other way.
 class Buffer {
   public:
     size_t length() const { return length_; }
@@ -40,12 +41,12 @@ class Buffer {
     }
     // What device_bytes() were found to lie in; null: there are none.
     const ucs::MemoryInfo* found() const {
-        return class_ == DatatypeClass::kDevice && count_ == 0 ? &copy_->memory : nullptr;
+        return class_ == DatatypeClass::kDevice && count_ == 0 ? device_.found : nullptr;
     }
     // The same, copied; of another buffer nothing but the type, if it lies
     // in host memory.
     ucs::MemoryInfo memory() const {
-        if (class_ == DatatypeClass::kDevice) return copy_->memory;
+        if (class_ == DatatypeClass::kDevice) return *device_.found;
         return {.type = is_contiguous() ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_UNKNOWN};
     }
     // Of a buffer of class kDevice: the memory of its first piece that has bytes.
@@ -82,6 +83,11 @@ class Buffer {
         return true;
     }
 
+    // Describe a buffer that lies as one piece in memory of a device that operations work on, and
+    // is one of those from now on.
+    // @return false: it is another one
+    bool open_held(void* address, size_t count, ucp_datatype_t type, ucs_memory_type_t declared);
+
     // Describe what another one does, which is contiguous: without what only others have.
     void take_contiguous(const Buffer& other) {
         address_ = other.address_;
@@ -101,6 +107,11 @@ class Buffer {
     ucs_status_t describe(void* address, size_t count, ucp_datatype_t type,
                           ucs_memory_type_t declared);
     ucs_status_t find_memory(ucs_memory_type_t declared);
+    ucs_status_t find_memory_of_pieces(ucs_memory_type_t declared);
+    void take_device(const ucs::MemoryInfo& memory);
+    // The staged copy of a buffer of class kDevice, which the first access opens.
+    // @return an error of MemoryDetector::open_copy()
+    ucs_status_t open_copy();
     // Set the cursor to the piece that holds byte `offset` of an iov.
     void seek(size_t offset);
 
@@ -123,7 +134,12 @@ class Buffer {
             const GenericDatatype* type;
             void* state;
         } generic_;
-        ucs::StagedCopy* copy_;  // kDevice
+        struct {
+            // Until close(), what the first piece was found to lie in: the copy's, or that of
+            // HeldAllocations, for which this buffer's operation is one that works on it.
+            const ucs::MemoryInfo* found;
+            ucs::StagedCopy* copy;  // null: not yet
+        } device_;                  // kDevice
     };
 };
 

@@ -69,6 +69,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         return static_cast<ptrdiff_t>(length) <= locked_short_limit_;
     }
     uct::Endpoint& tx_lane() const { return *tx_lane_; }
+    const uct::InterfaceAttributes& tx_attributes() const {
+        return is_scalable(tx_lane_) ? configuration_->scalable() : dedicated_lane().attributes;
+    }
     // Post a short message on tx_lane(). @return as uct::Endpoint::am_short()
     ucs_status_t post_short(AmId id, uint64_t header, const void* payload, size_t length) {
         return with_memory([&] {

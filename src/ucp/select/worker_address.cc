@@ -16,7 +16,7 @@ namespace {
 // Transport: kind 4, bandwidth 2, latency 2, overhead 2, flags 1, interface length 1, interface.
 // Costs are the upper halves of floats.
 constexpr uint32_t kMagic = 0x41574c53;  // "SLWA"
-constexpr uint8_t kVersion = 3;
+constexpr uint8_t kVersion = 4;
 constexpr size_t kHeader = 32;
 constexpr size_t kMaxLength = 64 * 1024;
 constexpr size_t kMaxEntries = 255;

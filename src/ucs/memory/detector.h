@@ -15,28 +15,6 @@
 
 namespace ucs {
 
-class MemoryDetector;
-
-struct MemoryInfo {
-    ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
-    // The allocation that the address lies in; null and 0 where that is not known (host memory).
-    const void* base = nullptr;
-    size_t length = 0;
-    int device = -1;
-    // The number of the allocation, which the detector gives to no other; 0: not known.
-    uint64_t allocation = 0;
-    // Where those that operations work on are counted; null: they are not.
-    HeldAllocations* held = nullptr;
-    // Who knows how to copy it; null for host memory.
-    MemoryDetector* owner = nullptr;
-
-    // An operation works on the allocation, so that what is said here holds.
-    bool is_held() const { return held != nullptr && held->is_held(allocation); }
-    bool holds(const void* address) const {
-        return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base) < length;
-    }
-};
-
 struct MemoryPiece {
     void* address;
     size_t length;
@@ -113,11 +91,19 @@ class AsyncCopy {
         std::atomic_thread_fence(std::memory_order_acquire);
         return end();
     }
-    // One that is under way was begun together with this one, which so is under way as well.
-    bool ends_with(const AsyncCopy& other) const {
+    // What a copy that is under way waits for, which does so as long as all others that wait for
+    // the same. Once it has been begun it waits for nothing else any more.
+    struct Awaited {
+        const void* what = nullptr;  // null: it waits by itself
+        uint64_t number = 0;
+
+        bool operator==(const Awaited&) const = default;
+    };
+    Awaited awaited() const {
+        constexpr uint64_t kBegun = uint64_t{1} << 32;
         const volatile uint32_t* const word = word_.load(std::memory_order_acquire);
-        return word != nullptr && word == other.word_.load(std::memory_order_acquire) &&
-               number_ == other.number_;
+        if (word != nullptr) return {const_cast<const uint32_t*>(word), kBegun | number_};
+        return {company_.load(std::memory_order_relaxed)};
     }
 
   protected:
@@ -132,11 +118,15 @@ class AsyncCopy {
         word_.store(word, std::memory_order_release);
     }
 
+    // It waits to be begun, when all others are that say the same; null: it does not. Any thread.
+    void wait_with(const void* company) { company_.store(company, std::memory_order_relaxed); }
+
     // As test(), of a copy that has ended, as its word says.
     virtual ucs_status_t end() { return test(); }
 
   private:
     std::atomic<const volatile uint32_t*> word_{nullptr};
+    std::atomic<const void*> company_{nullptr};
     uint32_t number_ = 0;
     uint32_t polls_ = 0;
 };

@@ -87,6 +87,12 @@ const MemoryInfo* MemoryGate::find_held(const void* address) {
     return last.holds(address) && last.is_held() ? &last : nullptr;
 }
 
+const MemoryInfo* MemoryGate::hold(const void* address) {
+    const MemoryInfo& last = last_found;
+    return last.holds(address) && last.held != nullptr ? last.held->hold_again(last.allocation)
+                                                       : nullptr;
+}
+
 const MemoryInfo* MemoryGate::classify_counted(const void* address, size_t length) {
     return classify(address, length).held != nullptr ? &last_found : nullptr;
 }

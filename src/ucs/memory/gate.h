@@ -45,6 +45,8 @@ class MemoryGate {
     // What classify() said last on this thread, if it holds for the address without asking anybody:
     // nothing else lies there as long as an operation works on the allocation. Null: it does not.
     static const MemoryInfo* find_held(const void* address);
+    // The same, and one more operation works on it, which ends by HeldAllocations::release().
+    static const MemoryInfo* hold(const void* address);
     // As classify(), of memory whose operations are counted, until the next call of this thread;
     // null: it is other memory.
     const MemoryInfo* find_counted(const void* address, size_t length) {

@@ -55,6 +55,7 @@ void DirectCopy::handed_over(ucs_status_t status, const CopyContext::Ticket& tic
     status_ = status;
     ticket_ = ticket;
     list_ = list;
+    wait_with(nullptr);
     state_.store(status == UCS_OK ? State::kBegun : State::kFailed, std::memory_order_release);
     if (status == UCS_OK) await(plan_.context->end_word(ticket.direction), ticket.number);
 }
@@ -62,6 +63,7 @@ void DirectCopy::handed_over(ucs_status_t status, const CopyContext::Ticket& tic
 void DirectCopy::handed_over(Resident& resident, uint32_t number) {
     resident_ = &resident;
     number_ = number;
+    wait_with(nullptr);
     state_.store(State::kResident, std::memory_order_release);
 }
 
@@ -71,6 +73,7 @@ ucs_status_t DirectCopy::ask_resident() {
     if (status == UCS_INPROGRESS && is_due(1)) status = resident_->query(number_);
     if (status != UCS_ERR_CANCELED) return status;
     state_.store(State::kWaiting, std::memory_order_relaxed);
+    wait_with(queue_);
     queue_->add(*this);
     return UCS_INPROGRESS;
 }

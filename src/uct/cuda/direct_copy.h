@@ -46,6 +46,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     void open(const Plan& plan, DirectQueue* queue) {
         plan_ = plan;
         queue_ = queue;
+        wait_with(queue);
     }
     ucs_status_t begin_in_windows(StagingPool& staging);
     // Begun by somebody else, or not. @param list  staging memory that is this copy's from now on,
@@ -61,6 +62,7 @@ class DirectCopy final : public ucs::AsyncCopy {
         if (list_ != nullptr) staging.put(std::exchange(list_, nullptr));
         if (state_.load(std::memory_order_relaxed) == State::kInWindows) close_windows(staging);
         state_.store(State::kWaiting, std::memory_order_relaxed);
+        wait_with(nullptr);
         await(nullptr, 0);
         tests_ = 0;
     }

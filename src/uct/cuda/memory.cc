@@ -129,7 +129,9 @@ void CudaMemory::fill_late_now(const void* address) {
 
 bool CudaMemory::export_memory(const void* address, size_t length, const ucs::MemoryInfo* known,
                                ucs::MemoryExport& description) {
-    return is_direct_ && exports_.describe(address, length, known, description);
+    if (!is_direct_ || !exports_.describe(address, length, known, description)) return false;
+    fill_late(address);  // a peer that has no way to it asks for the data staged
+    return true;
 }
 
 // Nobody knows before the program has started CUDA.

@@ -91,7 +91,7 @@ void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> 
         total_ = only_.length;
         memory = known == nullptr ? ucs::MemoryInfo{} : *known;
         if (known != nullptr && known->held != nullptr)
-            is_held_ = known->held->hold(known->allocation);
+            is_held_ = engine.held().hold(*known) != nullptr;
         return;
     }
     memory = {};

@@ -407,7 +407,7 @@ bool OneSided::begin_direct(Request& request, Endpoint& endpoint, const RmaArgum
     const uint64_t allocation = memory->allocation;
     const ucs::DevicePiece piece{remote.exported(), rma.address - remote.header().address,
                                  rma.buffer, rma.length};
-    const bool is_held = held.hold(allocation);
+    const bool is_held = held.hold(*memory) != nullptr;
     if (!direct.copy(request, piece, memory, rma.direction == Direction::kPut)) {
         if (is_held) held.release(allocation);
         return false;

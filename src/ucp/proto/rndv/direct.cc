@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "ucs/log/log.h"
 
@@ -49,6 +50,7 @@ DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
     described.has_handle = description.has_handle != 0;
     described.process = description.process;
     described.base = description.base;
+    described.size = description.size;
     return described;
 }
 
@@ -71,6 +73,16 @@ bool DirectPath::describe(Endpoint& endpoint, std::span<const std::byte> bytes,
     if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), known, *description))
         return false;
     (void)note(*description).peer(endpoint.remote_uuid());
+    return true;
+}
+
+bool DirectPath::refer(const Endpoint& endpoint, std::span<const std::byte> bytes,
+                       const ucs::MemoryInfo* known, DescribedBefore* where) {
+    Described* const described = known == nullptr ? nullptr : find(known->allocation);
+    if (described == nullptr || !described->peer(endpoint.remote_uuid()).is_direct) return false;
+    const uint64_t offset = reinterpret_cast<uintptr_t>(bytes.data()) - described->base;
+    if (offset > described->size || bytes.size() > described->size - offset) return false;
+    *where = {known->allocation, offset};
     return true;
 }
 
@@ -115,6 +127,29 @@ void DirectPath::tell_freed(ucs::Time now) {
         }
         return true;
     });
+}
+
+void DirectPath::remember(uint64_t sender, const ucs::MemoryExport& description) {
+    if (description.has_handle == 0) return;
+    last_heard_ = nullptr;
+    if (heard_.size() == kMostHeardOf) heard_.clear();
+    try {
+        ucs::MemoryExport& heard = heard_[{sender, description.buffer}];
+        heard = description;
+        heard.offset = 0;
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("no memory to remember what worker {:016x} has described", sender);
+    }
+}
+
+const ucs::MemoryExport* DirectPath::recall(uint64_t sender, uint64_t buffer) {
+    const HeardOf which{sender, buffer};
+    if (last_heard_ == nullptr || last_heard_->first != which) {
+        const auto heard = heard_.find(which);
+        if (heard == heard_.end()) return nullptr;
+        last_heard_ = &*heard;
+    }
+    return &last_heard_->second;
 }
 
 bool DirectPath::copy(Request& request, const ucs::DevicePiece& piece, const ucs::MemoryInfo* known,

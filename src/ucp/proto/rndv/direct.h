@@ -14,6 +14,7 @@
 #include "ucp/proto/rndv/rndv_wire.h"
 #include "ucp/runtime/request_pool.h"
 #include "ucs/memory/detector.h"
+#include "ucs/sys/random.h"
 #include "ucs/sys/time.h"
 
 namespace ucp {
@@ -25,6 +26,8 @@ namespace ucp {
 //   RTS (description of memory)  ----->     copies from it; no way to it yet: asks for the data
 //                                           as ever, and has the way opened for later messages
 //   done                         <-----     ATS
+//   RTS (where in that memory)   ----->     copies from it by the description that it has
+//   done, of all that ended      <-----     ATS
 //   memory is freed              ----->     MemoryNews: closes the way
 //
 // What is not in device memory, or not in memory that others can open, is written instead:
@@ -57,6 +60,10 @@ class DirectPath {
     // @param known  what the memory was found to be, by the operation; or null
     bool describe(Endpoint& endpoint, std::span<const std::byte> bytes,
                   const ucs::MemoryInfo* known, ucs::MemoryExport* description);
+    // Where the buffer is in memory that has been described to the peer, which has read it by
+    // itself the last time. @return false: there is no such memory
+    bool refer(const Endpoint& endpoint, std::span<const std::byte> bytes,
+               const ucs::MemoryInfo* known, DescribedBefore* where);
     // Describe device memory in a request that the peer's devices copy from it or to it.
     // @return false: it cannot be described, or the peer does not reach it, as far as it is known:
     //         the peer is asked again at the first, second, fourth and so on time
@@ -74,6 +81,10 @@ class DirectPath {
 
     // --- who copies ---
 
+    // What a sender describes is known of later announcements, which say where in it their data is.
+    void remember(uint64_t sender, const ucs::MemoryExport& description);
+    // @return null: that sender has described no such memory, or it has been forgotten
+    const ucs::MemoryExport* recall(uint64_t sender, uint64_t buffer);
     // Begin to copy described bytes to a request's buffer, or the buffer's into described memory.
     // @param known  what the buffer was found to be; or null
     // @return false: there is no way now
@@ -94,27 +105,36 @@ class DirectPath {
     void abort(const Endpoint& endpoint, ucs_status_t status);
     // If the request has a copy under way: waits for its end. Nobody hears of it.
     void wait_for(Request& request);
-    // Gives the requests whose copies have ended to `ended(Request&, ucs_status_t)`.
-    template <typename Ended>
-    unsigned run_deferred(Ended ended) {
+    // A request whose copy has ended.
+    struct Ended {
+        Request* request;
+        ucs_status_t status;
+    };
+    // Gives those that have ended since to `end(std::span<const Ended>)`.
+    template <typename End>
+    unsigned run_deferred(End end) {
         auto left = copies_.begin();
-        const ucs::AsyncCopy* before = nullptr;  // that is under way
-        for (const Copy& copy : copies_) {
-            const bool is_as_before = before != nullptr && copy.copy->ends_with(*before);
-            const ucs_status_t status = is_as_before ? UCS_INPROGRESS : copy.copy->poll();
-            if (status == UCS_INPROGRESS) {
-                before = copy.copy;
-                *left++ = copy;
-            } else {
-                ended_.emplace_back(copy.request, status);
+        ucs::AsyncCopy::Awaited before{this};  // no copy waits for that
+        for (Copy& copy : copies_) {
+            if (copy.awaited != before) {
+                const ucs_status_t status = copy.copy->poll();
+                if (status != UCS_INPROGRESS) {
+                    ended_.push_back({copy.request, status});
+                    continue;
+                }
+                copy.awaited = copy.copy->awaited();
+                if (copy.awaited.what != nullptr) before = copy.awaited;
             }
+            if (&*left != &copy) *left = copy;
+            ++left;
         }
         copies_.erase(left, copies_.end());
         if (!copies_.empty()) requests_.run_soon();
+        if (ended_.empty()) return 0;
         // What ends may begin others, or look at them.
-        std::vector<std::pair<Request*, ucs_status_t>> now;
+        std::vector<Ended> now;
         now.swap(ended_);
-        for (const auto& [request, status] : now) ended(*request, status);
+        end(std::span<const Ended>(now));
         const auto count = static_cast<unsigned>(now.size());
         now.clear();
         if (ended_.capacity() == 0) ended_.swap(now);  // its memory is used again
@@ -142,13 +162,28 @@ class DirectPath {
         bool has_handle = false;
         uint64_t process = 0;
         uint64_t base = 0;
+        uint64_t size = 0;
         std::vector<Peer> peers;
 
         Peer& peer(uint64_t uuid);
     };
+    // Memory that a sender has described.
+    struct HeardOf {
+        uint64_t sender;  // uuid
+        uint64_t buffer;
+        bool operator==(const HeardOf&) const = default;
+        struct Hash {
+            size_t operator()(const HeardOf& of) const {
+                return ucs::mix64(of.sender ^ ucs::mix64(of.buffer));
+            }
+        };
+    };
+    // More are forgotten.
+    static constexpr size_t kMostHeardOf = 4096;
     struct Copy {
         Request* request;
         ucs::AsyncCopy* copy;
+        ucs::AsyncCopy::Awaited awaited;  // as of the last look
     };
 
     // For one more copy, which nothing may keep from being looked at once it has begun.
@@ -157,7 +192,7 @@ class DirectPath {
             copies_.reserve(2 * copies_.size() + 8);
     }
     void add(Request& request, ucs::AsyncCopy* copy) {
-        copies_.push_back({&request, copy});
+        copies_.push_back({&request, copy, copy->awaited()});
         requests_.run_soon();
     }
     Described* find(uint64_t allocation);
@@ -171,7 +206,9 @@ class DirectPath {
     ucs::Time next_look_{};
     std::vector<Copy> copies_;
     std::vector<ucs::DevicePiece> pieces_;
-    std::vector<std::pair<Request*, ucs_status_t>> ended_;
+    std::vector<Ended> ended_;
+    std::unordered_map<HeardOf, ucs::MemoryExport, HeardOf::Hash> heard_;
+    const std::pair<const HeardOf, ucs::MemoryExport>* last_heard_ = nullptr;  // of recall()
 };
 
 }  // namespace ucp

@@ -74,6 +74,9 @@ class Rendezvous final : private Relay::Owner {
     void begin_send(Request& request, select::Protocol protocol, const Packer& buffer,
                     uint64_t envelope, const RndvHeader* am, Memory* user_memory,
                     uint64_t stamp = 0);
+    // Announce such a send to a peer that reads the buffer by itself, within its call, if nothing
+    // waits before it. @return false: it is to be submitted
+    bool announce_at_once(Request& request, const DescribedBefore& where);
     // Fetch announced data into a request made by open_receive(); its end may come at once.
     void receive(Request& request, const Announcement& announcement);
     // The same of an announcement that was kept as it came.
@@ -95,6 +98,21 @@ class Rendezvous final : private Relay::Owner {
                        direct.is_mapped(endpoint, buffer)
                    ? select::BufferClass::kMapped
                    : kind;
+    }
+    // Most messages between devices: whatever else is under way, they are announced to a peer that
+    // has read the buffer's allocation by itself. @param where  for announce_at_once()
+    bool is_read_by_peer(const Endpoint& endpoint, select::Operation operation,
+                         const Packer& buffer, DescribedBefore* where) {
+        const ucs::MemoryInfo* const memory = buffer.found();
+        if (memory == nullptr) [[likely]]
+            return false;
+        constexpr auto kMapped = select::BufferClass::kMapped;
+        const select::ProtocolTable& protocols = endpoint.protocols();
+        const size_t length = buffer.length();
+        return protocols.is_announced_anyway(operation, kMapped, length) &&
+               protocols.find(operation, kMapped, select::Situation::kAlone, length) ==
+                   select::Protocol::kDirect &&
+               direct.refer(endpoint, buffer.device_bytes(), memory, where);
     }
     // Ends the receives that devices have filled.
     unsigned run_deferred();

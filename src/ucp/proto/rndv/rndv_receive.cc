@@ -43,6 +43,57 @@ void tell_sender(Rendezvous& rndv, uint64_t sender, uint64_t request, ucs_status
     rndv.endpoints.answer(sender, AmId::kRndvAts, std::as_bytes(std::span(&done, 1)));
 }
 
+// Tells senders that their data has been copied: those of one sender that end together with one
+// status by one message.
+class Acknowledgements {
+  public:
+    explicit Acknowledgements(Rendezvous& rndv) : rndv_(rndv) {}
+    Acknowledgements(const Acknowledgements&) = delete;
+
+    void add(uint64_t sender, uint64_t request, ucs_status_t status) {
+        if (count_ == kMostDone ||
+            (count_ > 0 && (sender != sender_ || message_.done.status != status)))
+            send();
+        if (count_ == 0) {
+            sender_ = sender;
+            message_.done = {request, rndv_.endpoints.local_uuid(), static_cast<int8_t>(status)};
+        } else {
+            message_.further[count_ - 1] = request;
+        }
+        ++count_;
+    }
+    void send() {
+        if (count_ == 0) return;
+        const size_t further = count_ - 1;
+        const auto bytes = std::as_bytes(std::span(&message_, 1));
+        count_ = 0;
+        if (further == 0 || rndv_.endpoints.find(sender_) != nullptr) {
+            return rndv_.endpoints.answer(
+                sender_, AmId::kRndvAts,
+                bytes.first(sizeof(message_.done) + further * sizeof(message_.further[0])));
+        }
+        // What is said later, when there is an endpoint again, is short.
+        const RndvDone done = message_.done;
+        const auto status = static_cast<ucs_status_t>(done.status);
+        tell_sender(rndv_, sender_, done.request, status);
+        for (size_t which = 0; which < further; ++which)
+            tell_sender(rndv_, sender_, message_.further[which], status);
+    }
+
+  private:
+#pragma pack(push, 1)
+    struct Message {
+        RndvDone done;
+        uint64_t further[kMostDone - 1];
+    };
+#pragma pack(pop)
+
+    Rendezvous& rndv_;
+    uint64_t sender_ = 0;
+    size_t count_ = 0;  // of requests; what follows has values for these
+    Message message_;
+};
+
 // Ask the sender for the bytes from `offset` on. With `offer` it may put them; the registration is
 // our own then, so that it ends with the receive and no late put finds the buffer.
 // @param exported  the buffer, for the sender's devices; or null
@@ -283,7 +334,8 @@ bool is_reached(Rendezvous& rndv, const TagReceive& receive, const Lane& lane) {
 
 // Can the sender's memory be mapped here, so that devices here read it?
 bool is_openable(const Announcement& announcement) {
-    return announcement.has_export && announcement.exported.has_handle != 0;
+    return announcement.is_described_before ||
+           (announcement.has_export && announcement.exported.has_handle != 0);
 }
 
 // May the sender's devices write to a receive's buffer, which is device memory?
@@ -297,6 +349,26 @@ bool describe_target(Rendezvous& rndv, Endpoint& endpoint, Request& request,
            rndv.direct.describe(endpoint, bytes.first(receive.wanted), receive.buffer.found(),
                                 exported) &&
            exported->has_handle != 0;
+}
+
+// Have our device copy out of the sender's memory.
+bool begin_copy(Rendezvous& rndv, Request& request, const Announcement& announcement) {
+    const TagReceive& receive = request.part<TagReceive>();
+    void* const buffer = whole_buffer(receive);
+    if (rndv.scheme == RndvScheme::kAm || buffer == nullptr) return false;
+    const uint64_t sender = announcement.rts.sender;
+    if (announcement.has_export) {
+        rndv.direct.remember(sender, announcement.exported);
+        return rndv.direct.copy(request, {&announcement.exported, 0, buffer, receive.wanted},
+                                receive.buffer.found(), false);
+    }
+    const auto& [allocation, offset] = announcement.described;
+    const ucs::MemoryExport* const described = rndv.direct.recall(sender, allocation);
+    if (described == nullptr || offset > described->size ||
+        announcement.rts.length > described->size - offset)
+        return false;
+    return rndv.direct.copy(request, {described, offset, buffer, receive.wanted},
+                            receive.buffer.found(), false);
 }
 
 ucs_status_t on_memory_news(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
@@ -313,12 +385,21 @@ ucs_status_t on_memory_news(void* arg, void* data, size_t length, uct::ReceiveDe
 
 unsigned Rendezvous::run_deferred() {
     if (!direct.has_copies()) return 0;
-    return direct.run_deferred([this](Request& request, ucs_status_t status) {
-        if (request.wire_id != 0) return requests.answered(request, status);
-        if (!is_receive(request)) return request.complete(status);
-        const TagReceive& receive = request.part<TagReceive>();
-        tell_sender(*this, receive.sender, receive.sender_request, status);
-        request.complete(status);
+    return direct.run_deferred([this](std::span<const DirectPath::Ended> all) {
+        Acknowledgements acknowledgements(*this);
+        for (const auto& [request, status] : all) {
+            if (request->wire_id != 0 || !is_receive(*request)) continue;
+            const TagReceive& receive = request->part<TagReceive>();
+            acknowledgements.add(receive.sender, receive.sender_request, status);
+        }
+        acknowledgements.send();
+        for (const auto& [request, status] : all) {
+            if (request->wire_id != 0) {
+                requests.answered(*request, status);
+            } else {
+                request->complete(status);
+            }
+        }
     });
 }
 
@@ -355,9 +436,8 @@ void Rendezvous::receive(Request& request, const Announcement& announcement) {
         tell_sender(*this, rts.sender, rts.request, UCS_OK);
         return request.complete(UCS_OK);
     }
-    if (announcement.has_export && scheme != RndvScheme::kAm && whole_buffer(receive) != nullptr &&
-        direct.copy(request, {&announcement.exported, 0, whole_buffer(receive), receive.wanted},
-                    receive.buffer.found(), false))
+    if ((announcement.has_export || announcement.is_described_before) &&
+        begin_copy(*this, request, announcement))
         return;
     const Lane lane = endpoint->one_sided_lane();
     const bool may_offer = is_reached(*this, receive, lane);

@@ -122,6 +122,8 @@ struct PackRts {
     Request& request;
     const Lane& lane;
     size_t key_length = 0;
+    bool is_described_before = false;
+    DescribedBefore where{};  // of that
 };
 
 // An announcement that is no longer goes by a lane within a host as a short message: it takes a
@@ -129,13 +131,16 @@ struct PackRts {
 constexpr size_t kShortRts = 256;
 
 // Of the announcement, at most.
-size_t rts_size(const RndvSend& send, size_t key_length) {
-    return sizeof(RndvRts) + key_length + (send.is_direct ? sizeof(ucs::MemoryExport) : 0) +
-           send.header.length;
+size_t rts_size(const RndvSend& send, const PackRts& pack) {
+    const size_t description = pack.is_described_before ? sizeof(DescribedBefore)
+                               : send.is_direct         ? sizeof(ucs::MemoryExport)
+                                                        : 0;
+    return sizeof(RndvRts) + pack.key_length + description + send.header.length;
 }
 
 size_t pack_rts(void* destination, void* arg) {
-    const auto& [request, lane, key_length] = *static_cast<PackRts*>(arg);
+    const PackRts& pack = *static_cast<PackRts*>(arg);
+    const auto& [request, lane, key_length, is_described_before, where] = pack;
     RndvSend& send = request.part<RndvSend>();
     RndvRts rts{};
     rts.envelope = send.envelope;
@@ -155,8 +160,13 @@ size_t pack_rts(void* destination, void* arg) {
         rts.key_length = static_cast<uint32_t>(key_length);
         rts.address = reinterpret_cast<uintptr_t>(send.buffer.data());
     }
-    if (send.is_direct && sizeof(rts) + sizeof(ucs::MemoryExport) + send.header.length <=
-                              lane.attributes.am.max_bcopy) {
+    if (is_described_before) {
+        std::memcpy(out, &where, sizeof(where));
+        out += sizeof(where);
+        rts.export_length = sizeof(where);
+        send.described = where.buffer;
+    } else if (send.is_direct && sizeof(rts) + sizeof(ucs::MemoryExport) + send.header.length <=
+                                     lane.attributes.am.max_bcopy) {
         auto* const description = new (out) ucs::MemoryExport;
         if (send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(),
                                        send.buffer.found(), description)) {
@@ -224,9 +234,14 @@ ucs_status_t announce(Request& request, const Lane& lane) {
     }
     if (sizeof(RndvRts) + size + send.header.length <= attributes.am.max_bcopy)
         pack.key_length = size;
+    pack.is_described_before =
+        send.is_direct &&
+        sizeof(RndvRts) + sizeof(pack.where) + send.header.length <= attributes.am.max_bcopy &&
+        send.rndv->direct.refer(*request.endpoint, send.buffer.device_bytes(), send.buffer.found(),
+                                &pack.where);
     const auto id = static_cast<uint8_t>(send.is_am ? AmId::kRndvAmRts : AmId::kRndvRts);
     if (attributes.device_type != uct::DeviceType::kSharedMemory ||
-        rts_size(send, pack.key_length) > std::min(kShortRts, attributes.am.max_short)) {
+        rts_size(send, pack) > std::min(kShortRts, attributes.am.max_short)) {
         const ssize_t sent = lane.endpoint.am_bcopy(id, pack_rts, &pack);
         return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
     }
@@ -346,22 +361,50 @@ Request* find_send(Rendezvous& rndv, uint64_t id, uint64_t from) {
     return request->endpoint->remote_uuid() == from ? request : nullptr;
 }
 
-ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
-    RndvDone done;
-    if (!parse_done({static_cast<std::byte*>(data), length}, &done)) {
-        ucs::log_warn("malformed rendezvous acknowledgement of {} bytes dropped", length);
-        return UCS_OK;
-    }
+// @param known  the allocation that was found last to be read by the peer itself, or 0
+[[gnu::always_inline]] inline void acknowledged(Rendezvous& rndv, const RndvDone& done,
+                                                uint64_t* known) {
     Request* request = find_send(rndv, done.request, done.from);
     if (request == nullptr || request->part<RndvSend>().asked) {
         ucs::log_warn("rendezvous acknowledgement for an unknown send dropped");
-        return UCS_OK;
+        return;
     }
     const RndvSend& send = request->part<RndvSend>();
-    if (send.described != 0 && done.status == UCS_OK && !send.is_relayed)
+    if (send.described != *known && done.status == UCS_OK && !send.is_relayed) {
         rndv.direct.answered(send.described, done.from, true);
+        *known = send.described;
+    }
     rndv.requests.answered(*request, static_cast<ucs_status_t>(done.status));
+}
+
+ucs_status_t drop_acknowledgement(size_t length) {
+    ucs::log_warn("malformed rendezvous acknowledgement of {} bytes dropped", length);
+    return UCS_OK;
+}
+
+// Of several sends.
+[[gnu::noinline]] ucs_status_t on_ats_of_many(Rendezvous& rndv, std::span<const std::byte> bytes) {
+    RndvDone done;
+    std::span<const std::byte> further = bytes.subspan(sizeof(done));
+    if (!parse_done(bytes.first(sizeof(done)), &done) || further.size() % sizeof(done.request) != 0)
+        return drop_acknowledgement(bytes.size());
+    uint64_t known = 0;
+    for (;;) {
+        acknowledged(rndv, done, &known);
+        if (further.empty()) return UCS_OK;
+        std::memcpy(&done.request, further.data(), sizeof(done.request));
+        further = further.subspan(sizeof(done.request));
+    }
+}
+
+ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
+    const std::span<const std::byte> bytes(static_cast<std::byte*>(data), length);
+    RndvDone done;
+    if (length > sizeof(done)) return on_ats_of_many(rndv, bytes);
+    if (!parse_done(bytes, &done)) return drop_acknowledgement(length);
+    uint64_t known = 0;
+    acknowledged(rndv, done, &known);
     return UCS_OK;
 }
 
@@ -491,6 +534,40 @@ void Rendezvous::begin_send(Request& request, select::Protocol protocol, const P
     request.post = post_rts;
     request.flags |= Request::kNeedsGreeting;
     requests.await_answer(request);
+}
+
+bool Rendezvous::announce_at_once(Request& request, const DescribedBefore& where) {
+    Endpoint& endpoint = *request.endpoint;
+#pragma pack(push, 1)
+    struct {
+        RndvRts rts;
+        DescribedBefore where;
+    } message;
+#pragma pack(pop)
+    static_assert(offsetof(RndvRts, envelope) == 0);
+    constexpr size_t kRest = sizeof(message) - sizeof(message.rts.envelope);
+    if (endpoint.short_limit() < 0 || !endpoint.has_greeted()) return false;
+    const uct::InterfaceAttributes& attributes = endpoint.tx_attributes();
+    if (attributes.device_type != uct::DeviceType::kSharedMemory || attributes.am.max_short < kRest)
+        return false;
+    RndvSend& send = request.part<RndvSend>();
+    message.rts = {.envelope = send.envelope,
+                   .sender = endpoint.local_uuid(),
+                   .request = request.wire_id,
+                   .length = send.buffer.length(),
+                   .address = 0,
+                   .stamp = 0,
+                   .key_length = 0,
+                   .header_length = 0,
+                   .export_length = sizeof(where)};
+    message.where = where;
+    send.described = where.buffer;
+    if (endpoint.post_short(AmId::kRndvRts, send.envelope,
+                            reinterpret_cast<const std::byte*>(&message) + sizeof(send.envelope),
+                            kRest) != UCS_OK)
+        return false;
+    request.complete(UCS_OK);  // what posting was; the answer is still to come
+    return true;
 }
 
 void Rendezvous::add_send_handlers(InterfaceSet& interfaces) {

@@ -34,8 +34,11 @@ bool parse_announcement(std::span<const std::byte> bytes, Announcement* announce
     if (uint64_t{rts.key_length} + rts.export_length + rts.header_length != rest.size())
         return false;
     announcement->has_key = rts.key_length != 0;
-    announcement->has_export = rts.export_length != 0;
     const auto described = rest.subspan(rts.key_length, rts.export_length);
+    announcement->is_described_before = described.size() == sizeof(DescribedBefore);
+    announcement->has_export = !described.empty() && !announcement->is_described_before;
+    if (announcement->is_described_before)
+        std::memcpy(&announcement->described, described.data(), sizeof(DescribedBefore));
     if (announcement->has_export && !parse_export(described, rts.length, &announcement->exported))
         return false;
     announcement->header = rest.subspan(size_t{rts.key_length} + rts.export_length);

@@ -16,8 +16,9 @@ namespace ucp {
 #pragma pack(push, 1)
 
 // Announces data: kRndvRts and kRndvAmRts. The entries of the remote key, which is to the data
-// alone, the description of device memory (ucs::MemoryExport) and the user's header follow. With
-// one entry it fits into a slot of a queue in shared memory (sm::kInline).
+// alone, the description of device memory (ucs::MemoryExport), or where it is in memory described
+// before (DescribedBefore), and the user's header follow. With one entry, or the latter, it fits
+// into a slot of a queue in shared memory (sm::kInline).
 struct RndvRts {
     uint64_t envelope;  // the tag; for active messages an AmHeader
     uint64_t sender;    // uuid
@@ -30,7 +31,18 @@ struct RndvRts {
     uint32_t export_length;
 };
 
+// Where announced data lies in device memory that the sender has described to this receiver in an
+// earlier announcement, and that the receiver has read by itself then. A receiver that has
+// forgotten the description asks for the data, and the next announcement has it again.
+struct DescribedBefore {
+    uint64_t buffer;  // as in ucs::MemoryExport
+    uint64_t offset;  // from where the allocation begins
+};
+
 // Done, from the receiver (kRndvAts) or, after a put or a failure, from the sender (kRndvAtp).
+// Behind the receiver's follow the names of further requests of the sender (8 bytes each, at most
+// kMostDone in all) that have ended with the same status.
+inline constexpr size_t kMostDone = 28;
 struct RndvDone {
     uint64_t request;  // the addressee's
     uint64_t from;     // uuid
@@ -85,6 +97,8 @@ struct Announcement {
     PackedKey key;
     bool has_export = false;
     ucs::MemoryExport exported;         // if there is one: holds at least the announced bytes
+    bool is_described_before = false;   // instead
+    DescribedBefore described;          // of that
     std::span<const std::byte> header;  // the user's, active messages only
 };
 bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement);

@@ -39,6 +39,8 @@ Request& TagEngine::whole(ExpectedReceive& expected) {
         receive.fill();
         request.fill();
         request.length = receive.buffer.length();
+        if (receive.buffer.type_class() == DatatypeClass::kDevice)
+            request.memory_type = receive.buffer.memory_type();
     }
     return request;
 }
@@ -73,15 +75,36 @@ inline ucs_status_ptr_t TagEngine::post(const Unpacker& unpacker, Tag tag, Tag m
     return request->handle();
 }
 
+ucs_status_ptr_t TagEngine::post_held(void* buffer, size_t count, Tag tag, Tag mask,
+                                      const OpParams& params) {
+    Unpacker unpacker;
+    if (!unpacker.open_held(buffer, count, params.datatype(), UCS_MEMORY_TYPE_UNKNOWN))
+        return nullptr;
+    Request* const request = requests_.begin_posted(params);
+    if (request == nullptr) {
+        (void)unpacker.close();
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    request->cleanup = release_receive;
+    TagReceive& receive = request->emplace<TagReceive>();
+    receive.tag = tag;
+    receive.mask = mask;
+    receive.buffer = unpacker;
+    matcher_.post(receive);
+    return request->handle();
+}
+
 constexpr uint32_t kUnusualReceive =
     UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
 
 ucs_status_ptr_t TagEngine::receive_next(void* buffer, size_t count, Tag tag, Tag mask,
                                          OpParams params) {
     Unpacker unpacker;
-    if (params.has(kUnusualReceive) || !unpacker.open_contiguous(buffer, count, params.datatype()))
-        [[unlikely]] {
+    if (params.has(kUnusualReceive)) [[unlikely]]
         return receive_any(buffer, count, tag, mask, nullptr, params);
+    if (!unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
+        const ucs_status_ptr_t posted = post_held(buffer, count, tag, mask, params);
+        return posted != nullptr ? posted : receive_any(buffer, count, tag, mask, nullptr, params);
     }
     return post(unpacker, tag, mask, params);
 }

@@ -152,6 +152,10 @@ class TagEngine : MessageProtocol {
     [[gnu::always_inline]] ucs_status_ptr_t take_whole(TagMessage& message,
                                                        const Unpacker& unpacker,
                                                        const OpParams& params);
+    // The same into memory of a device that other operations work on.
+    // @return null: it is another receive, and nothing was done
+    ucs_status_ptr_t post_held(void* buffer, size_t count, Tag tag, Tag mask,
+                               const OpParams& params);
     // A message that is still to come.
     [[gnu::noinline]] ucs_status_ptr_t receive_next(void* buffer, size_t count, Tag tag, Tag mask,
                                                     OpParams params);

@@ -319,6 +319,10 @@ MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,
     using select::Situation;
     constexpr auto kTag = select::Operation::kTag;
     const select::BufferClass kind = rndv_.buffer_class(endpoint, kTag, buffer, memory);
+    const bool is_of_device =
+        kind == select::BufferClass::kDevice || kind == select::BufferClass::kMapped;
+    if (is_of_device && endpoint.protocols().is_announced_anyway(kTag, kind, buffer.length()))
+        return {endpoint.protocols().find(kTag, kind, Situation::kAlone, buffer.length())};
     const bool has_choice = MessageTimes::has_choice(endpoint, kTag, kind, buffer.length());
     if (!has_choice && buffer.length() >= kCounted &&
         endpoint.protocols().is_announced_anyway(kTag, kind, buffer.length())) {
@@ -393,8 +397,14 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
     Request* const request = begin_send(endpoint, packer, params);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
-    const MessageTimes::Route way = route(endpoint, packer, memory);
     try {
+        DescribedBefore where;
+        if (rndv_.is_read_by_peer(endpoint, select::Operation::kTag, packer, &where)) {
+            rndv_.begin_send(*request, select::Protocol::kDirect, packer, tag, nullptr, memory);
+            return rndv_.announce_at_once(*request, where) ? requests_.end_call(*request, params)
+                                                           : endpoint.submit(*request, params);
+        }
+        const MessageTimes::Route way = route(endpoint, packer, memory);
         if (is_announced(way.protocol)) {
             rndv_.begin_send(*request, way.protocol, packer, tag, nullptr, memory, way.stamp);
         } else {

@@ -43,6 +43,17 @@ struct PackedPayload {
     NotifyPayload payload;
 };
 
+#pragma pack(push, 1)
+struct ReferringRts {
+    RndvRts rts;
+    DescribedBefore where;
+};
+struct FurtherDone {
+    RndvDone done;
+    uint64_t further[2];
+};
+#pragma pack(pop)
+
 TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
     const struct {
         int number;
@@ -66,8 +77,16 @@ TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
         {8, AmId::kRndvRts, bytes_of(RndvRts{5, kSender, 9, 100, 0x1000, 4, 1, 2, 3}),
          "0500000000000000887766554433221109000000000000006400000000000000001000000000000004"
          "00000000000000010000000200000003000000"},
+        {8, AmId::kRndvRts,
+         bytes_of(ReferringRts{{5, kSender, 9, 100, 0, 4, 0, 0, 16}, {7, 0x1000}}),
+         "0500000000000000887766554433221109000000000000006400000000000000000000000000000004"
+         "00000000000000000000000000000010000000"
+         "07000000000000000010000000000000"},
         {9, AmId::kRndvAts, bytes_of(RndvDone{9, kSender, -3}),
          "09000000000000008877665544332211fd"},
+        {9, AmId::kRndvAts, bytes_of(FurtherDone{{9, kSender, 0}, {10, 11}}),
+         "0900000000000000887766554433221100"
+         "0a000000000000000b00000000000000"},
         {10, AmId::kRndvRtr, bytes_of(RndvRtr{9, kSender, 8, 16, 100, 0x1000, 1, 2}),
          "0900000000000000887766554433221108000000000000001000000000000000640000000000000000"
          "100000000000000100000002000000"},

@@ -159,12 +159,12 @@ Packed of_two_devices() {
 
 // Two versions of the library understand each other's addresses, or refuse them: what a version
 // has written is kept here, and not made anew by the library that is tested.
-constexpr std::string_view kRecordedVersion3 =
-    "534c574161000000d464bc7d030204004d0000000000000005000000000000006e616d6500020000"
+constexpr std::string_view kRecordedVersion4 =
+    "534c5741610000000c6e358e040204004d0000000000000005000000000000006e616d6500020000"
     "020201024df0292c6e4e8635d73300030304054df0292c6e4e8635d7330003030405010200000201"
     "01024df0292c6e4e8635d7330003030405";
-constexpr std::string_view kRecordedVersion2 =
-    "534c574161000000d760be5d020204004d0000000000000005000000000000006e616d6500020000"
+constexpr std::string_view kRecordedVersion3 =
+    "534c574161000000d464bc7d030204004d0000000000000005000000000000006e616d6500020000"
     "020201024df0292c6e4e8635d73300030304054df0292c6e4e8635d7330003030405010200000201"
     "01024df0292c6e4e8635d7330003030405";
 
@@ -178,8 +178,8 @@ Packed recorded(std::string_view digits) {
     return bytes;
 }
 
-TEST(RecordedAddresses, OfVersion3AreRead) {
-    const Packed packed = recorded(kRecordedVersion3);
+TEST(RecordedAddresses, OfVersion4AreRead) {
+    const Packed packed = recorded(kRecordedVersion4);
     EXPECT_EQ(of_two_devices(), packed);
     WorkerAddress address;
     ASSERT_EQ(unpack_address(packed, &address), UCS_OK);
@@ -193,8 +193,8 @@ TEST(RecordedAddresses, OfVersion3AreRead) {
     EXPECT_EQ(address.entries[2].bandwidth, wire_cost(1e9));
 }
 
-TEST_F(Addresses, OfVersion2AreRefusedInOneLine) {
-    const Packed packed = recorded(kRecordedVersion2);
+TEST_F(Addresses, OfVersion3AreRefusedInOneLine) {
+    const Packed packed = recorded(kRecordedVersion3);
     EXPECT_EQ(repaired(packed), packed);
     ucs::LogCapture log(ucs::LogLevel::kWarn);
     EXPECT_EQ(connect(packed), UCS_ERR_INVALID_ADDR);
@@ -212,7 +212,7 @@ struct BadField {
 TEST(AddressFields, OutOfRangeAreRefused) {
     constexpr size_t kFirstDevice = 32 + 4, kFirstTransport = kFirstDevice + 6 + 2;
     const BadField fields[] = {
-        {"version", 12, std::byte{4}},
+        {"version", 12, std::byte{5}},
         {"fewer devices", kDevicesAt, std::byte{1}},
         {"more devices", kDevicesAt, std::byte{3}},
         {"longer name", 14, std::byte{255}},

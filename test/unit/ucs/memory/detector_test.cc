@@ -60,6 +60,7 @@ class WordCopy final : public AsyncCopy {
     ucs_status_t end() override { return UCS_OK; }
     using AsyncCopy::await;
     using AsyncCopy::kPollsPerTest;
+    using AsyncCopy::wait_with;
 
     uint32_t tests = 0;
 };
@@ -85,11 +86,25 @@ TEST(AsyncCopy, ThoseWithOneWordAndNumberEndTogether) {
     same.await(&word, 1);
     later.await(&word, 2);
     elsewhere.await(&other, 1);
-    EXPECT_TRUE(same.ends_with(copy));
-    EXPECT_FALSE(later.ends_with(copy));
-    EXPECT_FALSE(elsewhere.ends_with(copy));
-    EXPECT_FALSE(unknown.ends_with(copy));
-    EXPECT_FALSE(unknown.ends_with(WordCopy()));
+    EXPECT_EQ(same.awaited(), copy.awaited());
+    EXPECT_NE(later.awaited(), copy.awaited());
+    EXPECT_NE(elsewhere.awaited(), copy.awaited());
+    EXPECT_EQ(unknown.awaited().what, nullptr);
+}
+
+TEST(AsyncCopy, ThoseThatWaitToBeBegunTogetherAreKnown) {
+    WordCopy copy, same, other;
+    const int queue = 0, another = 0;
+    copy.wait_with(&queue);
+    same.wait_with(&queue);
+    other.wait_with(&another);
+    EXPECT_EQ(same.awaited(), copy.awaited());
+    EXPECT_NE(other.awaited(), copy.awaited());
+    volatile uint32_t word = 0;
+    copy.await(&word, 1);
+    EXPECT_NE(same.awaited(), copy.awaited()) << "it has been begun";
+    same.wait_with(nullptr);
+    EXPECT_EQ(same.awaited().what, nullptr);
 }
 
 TEST(Pages, AlignedMemory) {

@@ -101,14 +101,21 @@ TEST_F(MemoryGateTest, DeviceMemoryIsNotAskedForWhileAnOperationWorksOnIt) {
     for (detector.allocation = 1; detector.allocation < 4; ++detector.allocation) {
         detector.asked = 0;
         EXPECT_EQ(MemoryGate::find_held(device), nullptr);
-        EXPECT_EQ(gate.classify(device, 1).allocation, detector.allocation);
+        EXPECT_EQ(MemoryGate::hold(device), nullptr);
+        const MemoryInfo found = gate.classify(device, 1);
+        EXPECT_EQ(found.allocation, detector.allocation);
         ASSERT_EQ(detector.asked, 1);
-        ASSERT_TRUE(held.hold(detector.allocation));
+        ASSERT_NE(held.hold(found), nullptr);
         EXPECT_EQ(gate.classify(device + 5, 1).allocation, detector.allocation);
         ASSERT_NE(gate.find_counted(device + 16 * kPage - 1, 1), nullptr);
         EXPECT_EQ(detector.asked, 1);
         EXPECT_EQ(MemoryGate::find_held(device + 16 * kPage), nullptr);
         EXPECT_EQ(MemoryGate::find_held(host.data()), nullptr);
+        const MemoryInfo* const again = MemoryGate::hold(device + 7);
+        ASSERT_NE(again, nullptr);
+        EXPECT_EQ(again->owner, found.owner);
+        held.release(detector.allocation);
+        EXPECT_TRUE(held.is_held(detector.allocation));
         std::thread([&] { EXPECT_EQ(MemoryGate::find_held(device), nullptr); }).join();
         held.release(detector.allocation);
         EXPECT_EQ(MemoryGate::find_held(device), nullptr);
