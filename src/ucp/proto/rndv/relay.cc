@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "ucs/type/bits.h"
+
 namespace ucp {
 
 Relay::~Relay() {
@@ -60,8 +62,10 @@ void Relay::begin_part(Inflow& inflow, Transit& transit) {
         return;
     }
     const RelayWindow& window = inflow.unused.back();
-    const size_t length = std::min({std::max(receive.wanted / kWindows, kLeastPart),
-                                    window.bytes.size(), receive.wanted - transit.asked});
+    // The windows are filled at once, and no small piece is left over behind them.
+    const size_t share = ucs::align_up(receive.wanted / kWindows + 1, kAlignment);
+    const size_t length = std::min(
+        {std::max(share, kLeastPart), window.bytes.size(), receive.wanted - transit.asked});
     part->emplace<RelayPart>(this, &inflow, &transit, window, uint64_t{transit.asked},
                              static_cast<uint32_t>(length), false);
     part->endpoint = endpoint;

@@ -69,7 +69,8 @@ class Relay {
   private:
     static constexpr size_t kLeast = 64 << 10;  // shorter messages are staged
     static constexpr size_t kLeastPart = 1 << 20;
-    static constexpr unsigned kWindows = 4;  // of a sender
+    static constexpr size_t kAlignment = 4096;  // of parts in the message
+    static constexpr unsigned kWindows = 4;     // of a sender
 
     struct RelayWindow {
         std::span<std::byte> bytes;
