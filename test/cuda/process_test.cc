@@ -373,8 +373,8 @@ void send_all(Side& side, const Command& command) {
 // What the other process does.
 int serve(bool has_device) {
     if (has_device) cuda_test::use_device(0);
-    Side side(kSocket);
     std::map<uint32_t, std::unique_ptr<Buffer>> buffers;
+    Side side(kSocket);  // unmaps what is exposed before it is freed
     Command command{};
     uint64_t checks = 0;
     while (side.hear(command) && command.what != Command::What::kEnd) {
