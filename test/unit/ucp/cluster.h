@@ -21,6 +21,7 @@
 #include "ucp/worker/worker.h"
 #include "ucs/sys/time.h"
 #include "unit/ucp/no_options.h"
+#include "unit/ucp/pattern.h"
 
 namespace ucp::test {
 
@@ -248,16 +249,6 @@ inline void pass(Cluster& cluster, size_t from, size_t to, uint64_t number) {
               UCS_OK);
     EXPECT_EQ(cluster.finish(sending), UCS_OK);
     EXPECT_EQ(got, number);
-}
-
-inline std::vector<uint8_t> pattern(size_t length, uint64_t seed) {
-    std::vector<uint8_t> bytes(length);
-    uint64_t state = ucs::mix64(seed);
-    for (size_t offset = 0; offset < length; offset += sizeof(state)) {
-        state = ucs::mix64(state);
-        std::memcpy(bytes.data() + offset, &state, std::min(sizeof(state), length - offset));
-    }
-    return bytes;
 }
 
 }  // namespace ucp::test

@@ -19,18 +19,12 @@
 #include "ucp/worker/worker.h"
 #include "ucs/config/source.h"
 #include "ucs/sys/time.h"
+#include "unit/ucp/pattern.h"
 
 // Two workers over mock transports, for tests of the protocols.
 namespace ucp::test {
 
 using Bytes = std::vector<uint8_t>;
-
-inline Bytes pattern(size_t length, uint64_t seed) {
-    std::mt19937_64 random(seed);
-    Bytes bytes(length);
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-    return bytes;
-}
 
 struct Settings {
     uct::mock::Config fabric;
