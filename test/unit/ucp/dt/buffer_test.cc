@@ -8,17 +8,13 @@
 #include <random>
 #include <vector>
 
+#include "unit/ucp/pattern.h"
+
 namespace {
 
 using ucp::Packer;
 using ucp::Unpacker;
-
-std::vector<uint8_t> pattern(size_t length, unsigned seed = 1) {
-    std::mt19937 random(seed);
-    std::vector<uint8_t> bytes(length);
-    for (uint8_t& byte : bytes) byte = random();
-    return bytes;
-}
+using ucp::test::pattern;
 
 // Splits a byte vector into pieces of random lengths, empty ones among them.
 std::vector<ucp_dt_iov_t> pieces_of(std::vector<uint8_t>& bytes, unsigned seed) {
@@ -78,7 +74,7 @@ struct Inverter {
 };
 
 TEST(Buffer, ContigResumesAtAnyOffset) {
-    std::vector<uint8_t> source = pattern(1000);
+    std::vector<uint8_t> source = pattern(1000, 1);
     Packer packer;
     ASSERT_EQ(packer.open(source.data(), 250, ucp_dt_make_contig(4)), UCS_OK);
     EXPECT_EQ(packer.length(), 1000u);
@@ -166,7 +162,7 @@ TEST(Buffer, RefusesWhatItCannotDescribe) {
 }
 
 TEST(Buffer, TruncationStoresWhatFits) {
-    std::vector<uint8_t> source = pattern(64);
+    std::vector<uint8_t> source = pattern(64, 1);
     std::vector<uint8_t> target(40);
     std::vector<ucp_dt_iov_t> to = pieces_of(target, 3);
     Unpacker unpacker;
@@ -180,7 +176,7 @@ TEST(Buffer, TruncationStoresWhatFits) {
 TEST(Buffer, GenericKeepsStateUntilClosed) {
     Inverter inverter;
     ucp_datatype_t type = inverter.create();
-    std::vector<uint8_t> source = pattern(1000), target(1000);
+    std::vector<uint8_t> source = pattern(1000, 1), target(1000);
     Packer packer;
     Unpacker unpacker;
     ASSERT_EQ(packer.open(source.data(), source.size(), type), UCS_OK);

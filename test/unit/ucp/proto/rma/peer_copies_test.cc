@@ -9,6 +9,7 @@
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/rma/rma.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucp/proto/fake_device.h"
 #include "unit/ucp/remote_key.h"
 #include "unit/ucs/log/log_capture.h"
 
@@ -17,22 +18,9 @@
 namespace ucp::test {
 namespace {
 
-// A device whose memory the processor reaches as well, so that bytes can be compared. Each copy
-// ends when it was asked for some times, and not before.
-class Device final : public ucs::MemoryDetector {
+// Each copy ends when it was asked for some times, and not before.
+class Device final : public FakeDevice {
   public:
-    static constexpr uint64_t kAllocation = 7;
-
-    bool detect(const void* address, size_t length, ucs::MemoryInfo& info) const override {
-        if (!holds(address, length)) return false;
-        info = {.type = UCS_MEMORY_TYPE_CUDA,
-                .base = memory.data(),
-                .length = memory.size(),
-                .device = 0,
-                .owner = const_cast<Device*>(this)};
-        return true;
-    }
-    uint64_t types() const override { return UCS_BIT(UCS_MEMORY_TYPE_CUDA); }
     uint64_t readable_types() const override {
         return is_readable ? UCS_BIT(UCS_MEMORY_TYPE_CUDA) : 0;
     }
@@ -40,43 +28,22 @@ class Device final : public ucs::MemoryDetector {
         std::memcpy(to, from, length);
         return UCS_OK;
     }
-    ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces, const ucs::MemoryInfo*,
-                           ucs::StagedCopy** copy) override {
-        ++staged_open;
-        *copy = new Staged(*this, static_cast<std::byte*>(pieces.front().address));
-        return UCS_OK;
-    }
-    bool export_memory(const void* address, size_t length, const ucs::MemoryInfo*,
-                       ucs::MemoryExport& description) override {
-        if (!holds(address, length)) return false;
-        description = {};
-        description.type = UCS_MEMORY_TYPE_CUDA;
-        description.version = ucs::kMemoryExportVersion;
-        description.has_handle = has_handle ? 1 : 0;
-        description.buffer = kAllocation;
-        description.size = memory.size();
-        description.offset =
-            static_cast<uint64_t>(static_cast<const std::byte*>(address) - memory.data());
-        return true;
-    }
     ucs_status_t fetch(const ucs::DevicePiece& piece, const ucs::MemoryInfo*,
                        ucs::AsyncCopy** copy) override {
-        return begin(static_cast<std::byte*>(piece.here), described(piece), piece.length, copy);
+        return begin(static_cast<std::byte*>(piece.here), place_of(piece), piece.length, copy);
     }
     ucs_status_t store(const ucs::DevicePiece& piece, const ucs::MemoryInfo*,
                        ucs::AsyncCopy** copy) override {
-        return begin(described(piece), static_cast<std::byte*>(piece.here), piece.length, copy);
+        return begin(place_of(piece), static_cast<std::byte*>(piece.here), piece.length, copy);
     }
 
-    std::vector<std::byte> memory = std::vector<std::byte>(1 << 20);
     bool is_readable = true;
-    bool has_handle = true;
     std::deque<ucs_status_t> answers;  // to requests, in turn; then `answer`
     ucs_status_t answer = UCS_OK;
     ucs_status_t end = UCS_OK;  // of copies
     size_t most = SIZE_MAX;     // copies at a time; further ones: UCS_ERR_BUSY
     unsigned looks = 5;         // until a copy ends
-    size_t requests = 0, begun = 0, under_way = 0, read = 0, staged_open = 0;
+    size_t requests = 0, begun = 0, under_way = 0;
 
   private:
     class Copy final : public ucs::AsyncCopy {
@@ -99,37 +66,7 @@ class Device final : public ucs::MemoryDetector {
         const size_t length_;
         unsigned looks_ = 0;
     };
-    class Staged final : public ucs::StagedCopy {
-      public:
-        Staged(Device& device, std::byte* memory) : device_(device), memory_(memory) {}
-        ucs_status_t read(size_t offset, void* to, size_t length) override {
-            device_.read += length;
-            std::memcpy(to, memory_ + offset, length);
-            return UCS_OK;
-        }
-        ucs_status_t write(size_t offset, const void* from, size_t length) override {
-            std::memcpy(memory_ + offset, from, length);
-            return UCS_OK;
-        }
-        ucs_status_t finish() override {
-            --device_.staged_open;
-            delete this;
-            return UCS_OK;
-        }
-        void abandon() override { (void)finish(); }
 
-      private:
-        Device& device_;
-        std::byte* const memory_;
-    };
-
-    std::byte* described(const ucs::DevicePiece& piece) {
-        return memory.data() + piece.there->offset + piece.offset;
-    }
-    bool holds(const void* address, size_t length) const {
-        const auto* const first = static_cast<const std::byte*>(address);
-        return first >= memory.data() && first + length <= memory.data() + memory.size();
-    }
     ucs_status_t begin(std::byte* to, const std::byte* from, size_t length, ucs::AsyncCopy** copy) {
         ++requests;
         if (under_way == most) return UCS_ERR_BUSY;
@@ -144,14 +81,6 @@ class Device final : public ucs::MemoryDetector {
         *copy = new Copy(*this, to, from, length);
         return UCS_OK;
     }
-};
-
-// Detectors come before contexts, and go behind them.
-struct InUse {
-    Device device;
-    InUse() { ucs::register_memory_detector(device); }
-    ~InUse() { ucs::runtime().memory_detectors.reset(); }
-    InUse(const InUse&) = delete;
 };
 
 Settings within_a_host(unsigned seed = 1) {
@@ -216,7 +145,7 @@ class PeerCopiesTest : public testing::TestWithParam<bool> {
                                                   message.data(), message.size());
     }
 
-    InUse in_use;
+    InUse<Device> in_use;
     Device& device = in_use.device;
     Cluster cluster;
     Bytes host = pattern(kLength, 5);

@@ -7,67 +7,46 @@
 
 #include "ucp/proto/rndv/rndv_wire.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucp/proto/fake_device.h"
 #include "unit/ucs/log/log_capture.h"
 
 // Tagged messages between memory of devices of two workers, which the receiver's device copies.
 namespace ucp::test {
 namespace {
 
-// A device whose memory the processor reaches as well, so that bytes can be compared. Copies end
-// when they are told to.
-class Device final : public ucs::MemoryDetector {
+// Copies end when they are told to.
+class Device final : public FakeDevice {
   public:
-    static constexpr uint64_t kAllocation = 7;
-
     bool detect(const void* address, size_t length, ucs::MemoryInfo& info) const override {
-        if (!holds(address, length)) return false;
-        info = {.type = UCS_MEMORY_TYPE_CUDA,
-                .base = memory.data(),
-                .length = memory.size(),
-                .device = 0,
-                .allocation = kAllocation,
-                .held = &held,
-                .owner = const_cast<Device*>(this)};
+        if (!FakeDevice::detect(address, length, info)) return false;
+        info.allocation = kAllocation;
+        info.held = &held;
         return true;
     }
-    uint64_t types() const override { return UCS_BIT(UCS_MEMORY_TYPE_CUDA); }
-    uint64_t readable_types() const override { return UCS_BIT(UCS_MEMORY_TYPE_CUDA); }
     ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces, const ucs::MemoryInfo* known,
                            ucs::StagedCopy** copy) override {
         ++staged;
-        *copy = new Staged(*this, static_cast<std::byte*>(pieces.front().address), known);
-        return UCS_OK;
+        return FakeDevice::open_copy(pieces, known, copy);
     }
-    bool export_memory(const void* address, size_t length, const ucs::MemoryInfo*,
+    bool export_memory(const void* address, size_t length, const ucs::MemoryInfo* known,
                        ucs::MemoryExport& description) override {
-        if (!holds(address, length)) return false;
+        if (!FakeDevice::export_memory(address, length, known, description)) return false;
         ++described;
-        description = {};
-        description.type = UCS_MEMORY_TYPE_CUDA;
-        description.version = ucs::kMemoryExportVersion;
-        description.has_handle = 1;
-        description.buffer = kAllocation;
-        description.size = memory.size();
-        description.base = reinterpret_cast<uintptr_t>(memory.data());
-        description.offset =
-            static_cast<uint64_t>(static_cast<const std::byte*>(address) - memory.data());
         return true;
     }
     ucs_status_t fetch(const ucs::DevicePiece& piece, const ucs::MemoryInfo*,
                        ucs::AsyncCopy** copy) override {
         if (!has_way) return UCS_ERR_NO_RESOURCE;
         ++begun;
-        *copy = new Copy(*this, static_cast<std::byte*>(piece.here),
-                         memory.data() + piece.there->offset + piece.offset, piece.length);
+        *copy = new Copy(*this, static_cast<std::byte*>(piece.here), place_of(piece), piece.length);
         return UCS_OK;
     }
 
-    std::vector<std::byte> memory = std::vector<std::byte>(1 << 20);
     mutable ucs::HeldAllocations held;
     bool has_way = true;
     bool may_end = true;
     ucs_status_t end = UCS_OK;  // of copies whose target begins with an odd number
-    size_t described = 0, begun = 0, staged = 0, staged_open = 0;
+    size_t described = 0, begun = 0, staged = 0;
 
   private:
     class Copy final : public ucs::AsyncCopy {
@@ -89,45 +68,6 @@ class Device final : public ucs::MemoryDetector {
         const std::byte* const from_;
         const size_t length_;
     };
-    class Staged final : public ucs::StagedCopy {
-      public:
-        Staged(Device& device, std::byte* at, const ucs::MemoryInfo* known)
-            : device_(device), at_(at) {
-            ++device_.staged_open;
-            if (known != nullptr) memory = *known;
-        }
-        ucs_status_t read(size_t offset, void* to, size_t length) override {
-            std::memcpy(to, at_ + offset, length);
-            return UCS_OK;
-        }
-        ucs_status_t write(size_t offset, const void* from, size_t length) override {
-            std::memcpy(at_ + offset, from, length);
-            return UCS_OK;
-        }
-        ucs_status_t finish() override {
-            --device_.staged_open;
-            delete this;
-            return UCS_OK;
-        }
-        void abandon() override { (void)finish(); }
-
-      private:
-        Device& device_;
-        std::byte* const at_;
-    };
-
-    bool holds(const void* address, size_t length) const {
-        const auto* const first = static_cast<const std::byte*>(address);
-        return first >= memory.data() && first + length <= memory.data() + memory.size();
-    }
-};
-
-// Detectors come before contexts, and go behind them.
-struct InUse {
-    Device device;
-    InUse() { ucs::register_memory_detector(device); }
-    ~InUse() { ucs::runtime().memory_detectors.reset(); }
-    InUse(const InUse&) = delete;
 };
 
 Settings within_a_host() {
@@ -190,7 +130,7 @@ class DirectTest : public testing::Test {
                                                   message.data(), message.size());
     }
 
-    InUse in_use;
+    InUse<Device> in_use;
     Device& device = in_use.device;
     Cluster cluster{within_a_host()};
     const ucp_request_param_t plain{};
