@@ -249,9 +249,10 @@ TEST_P(PeerCopiesTest, WhatFindsNoRoomWaits) {
     expose();
     device.most = 2;
     std::vector<ucs_status_ptr_t> operations;
-    for (size_t i = 0; i < 20; ++i)
+    for (size_t i = 0; i < 20; ++i) {
         operations.push_back(GetParam() ? put(i * 5000, 5000, i * 5000)
                                         : get(i * 5000, 5000, i * 5000));
+    }
     for (ucs_status_ptr_t operation : operations) EXPECT_EQ(cluster.wait(operation), UCS_OK);
     EXPECT_TRUE(is_same(0, kLength));
     EXPECT_EQ(device.begun, 20u);
