@@ -248,7 +248,7 @@ VirtualRange::VirtualRange(size_t room) : room_(room), mapped_(room) {
 
 VirtualRange::~VirtualRange() {
     for (size_t place = 0; place < room_; ++place) {
-        if (mapped_[place]) unmap(place);
+        if (mapped_[place]) (void)driver().allocation_unmap(pointer(at(place)), kEach);
     }
     (void)driver().address_free(pointer(data_), room_ * kEach);
 }

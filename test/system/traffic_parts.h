@@ -118,7 +118,7 @@ struct Party::Outbound {
     void put_and_claim();
     void put_fenced();
     void fence();
-    void get_before_fetch(std::shared_ptr<void> into, size_t length, uint64_t from,
+    void get_before_fetch(const std::shared_ptr<void>& into, size_t length, uint64_t from,
                           std::function<void()> then);
     ucs_status_ptr_t fetch_and_add(std::pair<uint64_t, uint64_t>& value);
     void get();

@@ -133,8 +133,8 @@ void Party::Outbound::fence() {
 
 // A get, a fence and an atomic operation that fetches: when this has its value, the bytes of the
 // get are there. Open MPI tells by it that an MPI_Rget is over. @param then  looks at them
-void Party::Outbound::get_before_fetch(std::shared_ptr<void> into, size_t length, uint64_t from,
-                                       std::function<void()> then) {
+void Party::Outbound::get_before_fetch(const std::shared_ptr<void>& into, size_t length,
+                                       uint64_t from, std::function<void()> then) {
     track("the get before a fence",
           ucp_get_nbx(endpoint, into.get(), length, base + from, key, &kNothing), into, length);
     fence();

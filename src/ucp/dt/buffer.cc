@@ -213,10 +213,11 @@ ucs_status_t Packer::open_any(const void* buffer, size_t count, ucp_datatype_t t
 
 size_t Packer::pack(size_t offset, void* destination, size_t room) {
     size_t length = std::min(room, length_ - offset);
-    if (class_ == DatatypeClass::kDevice)
+    if (class_ == DatatypeClass::kDevice) {
         return open_copy() == UCS_OK && device_.copy->read(offset, destination, length) == UCS_OK
                    ? length
                    : 0;
+    }
     if (class_ == DatatypeClass::kGeneric) {
         if (length == 0) return 0;
         return generic_.type->ops.pack(generic_.state, offset, destination, length);

@@ -121,7 +121,7 @@ void Trace::add(char phase, const char* category, std::string_view name, uint64_
         const auto* text = std::get_if<std::string_view>(&argument.value);
         members += fmt::format("{}\"{}\":", members.empty() ? "" : ",", argument.key);
         members += text != nullptr ? fmt::format("\"{}\"", escaped(*text))
-                                   : fmt::format("{}", std::get<uint64_t>(argument.value));
+                                   : fmt::format("{}", *std::get_if<uint64_t>(&argument.value));
     }
     const double microseconds = ucs::seconds(time.time_since_epoch()) * 1e6;
     const std::lock_guard lock(mutex_);

@@ -158,9 +158,10 @@ void LanePlanner::keep_learned() {
     if (!learns_) return;
     if (rules_.is_shown) {
         const std::string text = configurations_.describe_learned("  ");
-        if (!text.empty())
+        if (!text.empty()) {
             ucs::log_requested(
                 fmt::format("what operations have cost (UCX_PROTO_INFO):\n{}", text));
+        }
     }
     sharing_.exchange(learned_, {});
 }

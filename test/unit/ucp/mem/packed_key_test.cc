@@ -63,9 +63,10 @@ TEST_F(PackedKeys, EntriesAloneOpenTheSame) {
     const std::span<const std::byte> bytes = entries;
     EXPECT_EQ(PackedKey::parse_entries({}, 0x1000, 100, &key), UCS_ERR_INVALID_ADDR);
     EXPECT_EQ(PackedKey::parse_entries(bytes, UINT64_MAX, 2, &key), UCS_ERR_INVALID_ADDR);
-    for (const size_t cut : {size_t{1}, entries.size() - 1})
+    for (const size_t cut : {size_t{1}, entries.size() - 1}) {
         EXPECT_EQ(PackedKey::parse_entries(bytes.first(entries.size() - cut), 0x1000, 100, &key),
                   UCS_ERR_INVALID_ADDR);
+    }
     entries[offsetof(PackedKeyEntry, length)] = std::byte{0};
     EXPECT_EQ(PackedKey::parse_entries(entries, 0x1000, 100, &key), UCS_ERR_INVALID_ADDR);
 }

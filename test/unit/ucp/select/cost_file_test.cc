@@ -147,9 +147,10 @@ constexpr auto kClass = [] { return LearnedCosts::class_of_size(Load::kAlone, 6)
 
 // A worker that has seen so many messages.
 void see(LearnedBook& book, Way way, unsigned messages) {
-    for (unsigned i = 0; i < messages; ++i)
+    for (unsigned i = 0; i < messages; ++i) {
         ASSERT_TRUE(book.of("lane", Operation::kTag)
                         .observe(kClass(), way, 1e-6, {.receiving = 9us, .took = 2us}));
+    }
 }
 
 ucs::Time after(ucs::Duration span) {
