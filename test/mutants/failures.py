@@ -25,7 +25,7 @@ MUTANTS = {
         {"        refuse(connection, wire::kNobody, get.operation);\n": ""},
         NO_MEMORY, "*AReadWithoutMemory*"),
     "a peer hears of nothing where no memory may be locked": (
-        "src/ucp/endpoint/backlog.cc",
+        "src/ucp/endpoint/control_queue.cc",
         {"        if (!is_short || status != UCS_ERR_NO_MEMORY) return status;\n": "        return status;\n"},
         NO_MEMORY, "*RegistrationsAreFew*"),
     "a link that there is no memory for is a message lost": (
@@ -62,7 +62,7 @@ MUTANTS = {
         ("uct_test",), "TcpFailover.*"),
     "a reset does not wait for room": (
         "src/ucp/endpoint/send_queue.cc",
-        {"status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_)": "false"},
+        {"status == UCS_ERR_NO_RESOURCE && !backlog().controls.wait_to_tell()": "false"},
         ("ucp_test",), "Reset.*"),
     "a reset is told again": (
         "src/ucp/endpoint/send_queue.cc",
@@ -75,7 +75,7 @@ MUTANTS = {
         ("ucp_test",), "Reset.*"),
     "a reset waits for a lane that has failed": (
         "src/ucp/endpoint/send_queue.cc",
-        {"    if (backlog_ != nullptr) backlog_->control_wait.end();\n    told();\n":
+        {"    if (backlog_ != nullptr) backlog_->controls.end_waiting();\n    told();\n":
          "    host_->events.reset_told(*this);\n"},
         ("ucp_test",), "Reset.*"),
     "a short message whose handler throws stays": (

@@ -93,7 +93,7 @@ MUTANTS = {
         ("ucp_proto_test",), "InPlace.NothingThatItsOwner*"),
     "in place, before what a fence holds": (
         "src/ucp/endpoint/send_queue.cc",
-        {"        if (one_sided_used_ != 0) return false;\n": ""},
+        {"        if (fence_.since() != 0) return false;\n": ""},
         ("ucp_proto_test",), "InPlace.*"),
     "in place, before what the peer answers": (
         "src/ucp/endpoint/send_queue.cc",

@@ -18,7 +18,7 @@ Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, ConfigurationRef co
     : tx_lane_(scalable.get()),
       host_(&host),
       remote_uuid_(remote_uuid),
-      fence_seen_(host.fence_sequence),
+      fence_(host.fence_sequence),
       configuration_(std::move(configuration)),
       scalable_(std::move(scalable)),
       serial_(++host.serials) {
@@ -65,7 +65,7 @@ void Endpoint::hang_up() {
 void Endpoint::take_lanes(Endpoint& made) {
     if (backlog_ != nullptr) {
         backlog_->request_wait.end();
-        backlog_->control_wait.end();
+        backlog_->controls.end_waiting();
     }
     host_->is_settled = false;
     std::swap(scalable_, made.scalable_);
@@ -107,7 +107,7 @@ Lane Endpoint::one_sided_lane() {
 }
 bool Endpoint::is_flushed() const {
     if (has_backlog_ || is_failed() || has_remote_operations()) return false;
-    if (backlog_ != nullptr && !backlog_->controls.empty()) return false;
+    if (backlog_ != nullptr && !backlog_->controls.is_empty()) return false;
     if (!scalable_->is_flushed()) return false;
     return lane_state_ == nullptr ||
            (lane_state_->dedicated != nullptr && lane_state_->dedicated->is_flushed());
@@ -122,10 +122,10 @@ ucs_status_t Endpoint::flush_fenced(uct::Completion& completion) {
         const bool is_worse = status < 0 && result != UCS_ERR_NO_RESOURCE;
         if (result == UCS_OK || status == UCS_ERR_NO_RESOURCE || is_worse) result = status;
     };
-    if ((one_sided_fenced_ & kScalableBit) != 0) flush(*scalable_);
+    if ((fence_.before() & kScalableBit) != 0) flush(*scalable_);
     const bool has_dedicated =
         lane_state_ != nullptr && lane_state_->connected && !lane_state_->drained();
-    if ((one_sided_fenced_ & kDedicatedBit) != 0 && has_dedicated) flush(*lane_state_->dedicated);
+    if ((fence_.before() & kDedicatedBit) != 0 && has_dedicated) flush(*lane_state_->dedicated);
     return result;
 }
 
@@ -148,7 +148,7 @@ std::unique_ptr<LaneState> Endpoint::detach_lane() {
         if (wait.lane != nullptr && wait.lane != scalable_.get()) wait.end();
     }
     lane_state_ = nullptr;
-    forget_one_sided(kDedicatedBit);
+    fence_.forget(kDedicatedBit);
     return state;
 }
 
@@ -260,15 +260,15 @@ void Endpoint::fail(ucs_status_t status, bool to_tell) {
 void Endpoint::end_waiting() {
     if (backlog_ == nullptr) return;
     backlog_->request_wait.end();
-    backlog_->control_wait.end();
-    backlog_->controls.clear_and_dispose(ControlMessage::free);
+    backlog_->controls.drop();
     while (!backlog_->requests.empty()) {
         Request& request = backlog_->requests.front();
         backlog_->requests.pop_front();
         request.flags &= ~Request::kQueued;
         request.complete(status_);
     }
-    if (std::exchange(has_backlog_, false)) trace_stall(*this, false);
+    if (has_backlog_) trace_stall(*this, false);
+    has_backlog_ = false;
 }
 
 void Endpoint::tell_failure() {

@@ -16,8 +16,10 @@
 #include "ucp/base/request.h"
 #include "ucp/base/wire.h"
 #include "ucp/endpoint/configuration.h"
+#include "ucp/endpoint/control_queue.h"
 #include "ucp/endpoint/endpoint_host.h"
 #include "ucp/endpoint/extras.h"
+#include "ucp/endpoint/one_sided_fence.h"
 #include "ucp/lanes/switch.h"
 #include "ucs/datastruct/usage_tracker.h"
 #include "uct/api/interface.h"
@@ -115,8 +117,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it
     // and no fence is due.
     bool one_sided_ready() const {
-        return !has_backlog_ && status_ == UCS_OK && fence_seen_ == host_->fence_sequence &&
-               (one_sided_fenced_ == 0 || one_sided_fenced_ == one_sided_bit());
+        return !has_backlog_ && status_ == UCS_OK && fence_.has_seen(host_->fence_sequence) &&
+               (fence_.before() == 0 || fence_.before() == one_sided_bit());
     }
     // True if this processor may do a one-sided operation by itself, in memory of the peer that is
     // mapped here (uct::MappedRegion), without a lane and within the call.
@@ -125,12 +127,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     }
     // True as well, but only if no fence has to be passed first.
     [[gnu::always_inline]] bool is_unfenced() const {
-        return acts_in_place_ && fence_seen_ == host_->fence_sequence && one_sided_fenced_ == 0;
+        return acts_in_place_ && fence_.is_passed(host_->fence_sequence);
     }
     // The lane of one-sided operations: dedicated as soon as it is up and until it is stopped.
     Lane one_sided_lane();
     // A one-sided operation was posted past the queue: fences have to know.
-    void note_one_sided(const Lane& lane) { one_sided_used_ |= lane_bit(lane); }
+    void note_one_sided(const Lane& lane) { fence_.use(lane_bit(lane)); }
 
     // --- requests ---
 
@@ -202,12 +204,17 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // The same where the peer lives and its messages get here, and would wait for answers: it is
     // told, so that its endpoint fails with UCS_ERR_CONNECTION_RESET.
     void reset(ucs_status_t status);
+    // No memory for what must not be left out: reset().
+    void out_of_memory();
     // reset() has found no room, or no memory, to tell the peer so far.
     bool is_untold() const {
         return failure_ == Failure::kToPurgeAndTell || failure_ == Failure::kToTell;
     }
     // After end_waiting(), if it is untold: now, or as soon as the lane has room.
     void tell_peer();
+    // Tell the peer now.
+    // @return UCS_OK: it is told; UCS_ERR_NO_RESOURCE; UCS_ERR_NO_MEMORY
+    ucs_status_t post_reset();
     // The scalable lane has failed: a peer that is untold learns by that.
     void end_telling();
     void log_failure() const;
@@ -298,12 +305,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // Takes its dedicated lane; null if there was none. lanes_changed() is to follow.
     std::unique_ptr<LaneState> detach_lane();
     // All one-sided operations on the dedicated lane are done.
-    void dedicated_drained() { forget_one_sided(kDedicatedBit); }
+    void dedicated_drained() { fence_.forget(kDedicatedBit); }
     // The first of what waits does so for room on the dedicated lane.
     bool waits_for_dedicated() const;
     // The flush that a fence waited for is done on that lane (LaneState::Fence).
     void fence_flushed(uint8_t lane_bit) {
-        forget_one_sided(lane_bit);
+        fence_.forget(lane_bit);
         pump();
     }
     // Requests in the send queue; they are counted up to `most`.
@@ -326,16 +333,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     unsigned interface_of(const Lane& lane) const;
     // The peer is not known yet.
     bool is_waiting() const { return remote_uuid_ == 0; }
-    // One-sided operations before the last fence may not be done yet.
-    bool has_fenced() const { return one_sided_fenced_ != 0; }
-    // Flush the lanes that carried these.
+    OneSidedFence& fence() { return fence_; }
+    // Flush the lanes that carried one-sided operations before the last fence.
     // @return UCS_OK; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE: some may be under way, call again
     ucs_status_t flush_fenced(uct::Completion& completion);
-    uint32_t fence_seen() const { return fence_seen_; }
-    // That flush is done, and was begun when fence_seen() was `fence`.
-    void fenced_flushed(uint32_t fence) {
-        if (fence == fence_seen_) one_sided_fenced_ = 0;
-    }
     // Whether all that was posted on one of the lanes is complete since it is gone or about to.
     bool is_drained(const uct::Endpoint* lane) const;
     // The longest short message that the current lane takes, in bytes; -1 if none may go that way.
@@ -352,6 +353,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void pump_controls();
     // Control messages that found no memory, and what waits behind them, may be tried again.
     void retry_controls();
+    // One of them that waited was posted.
+    void control_posted(ControlMessage::Then then);
 
   private:
     class MakingWay;
@@ -398,8 +401,6 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     bool pass_fence();
     // Lanes that have nothing under way have none of one-sided operations.
     void forget_flushed();
-    // One-sided operations obey the fences up to this one from now on.
-    void obey_fence(uint32_t fence);
     // The rest of pass_gate() where devices are in use.
     bool pass_devices(const void* buffer, size_t bytes, uint32_t tracker);
     // The next step of what waits; nothing if nothing waits or a direction is stopped.
@@ -413,20 +414,14 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t try_post(Request& request, const Lane& lane);
     ucs_status_t post(Request& request, const Lane& lane);
     ucs_status_t flush_for_fence(const Lane& lane);
-    ucs_status_t post_first_control();
-    // @return UCS_OK: the peer is told; UCS_ERR_NO_RESOURCE; UCS_ERR_NO_MEMORY
-    ucs_status_t post_reset();
-    ucs_status_t post_controls();
     // These throw std::bad_alloc; nothing is queued then.
     ucs_status_t begin_greeting();
     void queue_hello();
-    void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
+    void queue_control(AmId id, std::span<const std::byte> message, ControlMessage::Then then);
     // @return false: there is no memory to wait in
     bool enqueue(Request& request);
     // @return false: it is not in the queue (any more)
     bool dequeue(Request& request);
-    // No memory for what must not be left out: the endpoint fails.
-    void out_of_memory();
     void fail(ucs_status_t status, bool to_tell);
     // The peer is told that it has failed, or learns it otherwise.
     void told();
@@ -451,18 +446,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         return &lane.endpoint == scalable_.get() ? kScalableBit : kDedicatedBit;
     }
     uint8_t one_sided_bit() const;
-    // All one-sided operations of that lane are done.
-    void forget_one_sided(uint8_t bit) {
-        one_sided_used_ &= static_cast<uint8_t>(~bit);
-        one_sided_fenced_ &= static_cast<uint8_t>(~bit);
-    }
     void set_handlers(const ucp_ep_params_t& params);
     bool has_error_callback() const {
         return extras_ != nullptr && extras_->error_callback != nullptr;
     }
     void update_fast_path();
     static ucs_status_t serve_requests(uct::Pending* pending);
-    static ucs_status_t serve_controls(uct::Pending* pending);
 
     static constexpr uint8_t kScalableBit = 1;
     static constexpr uint8_t kDedicatedBit = 2;
@@ -480,12 +469,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     bool is_lent_ : 1 = false;
     bool is_to_be_pumped_ : 1 = false;  // by the next progress
     bool makes_way_ : 1 = false;        // control messages go before a request that is being posted
-    bool acts_in_place_ = false;        // nothing waits, and it works
-    uint32_t fence_seen_ = 0;       // EndpointHost::fence_sequence that one-sided operations obey
-    uint8_t one_sided_fenced_ = 0;  // lanes with ones before it that may not be done yet
-    uint8_t one_sided_used_ = 0;    // lanes with one-sided operations since the last fence
-    bool has_backlog_ = false;      // a request waits
+    bool has_backlog_ : 1 = false;      // a request waits
+    bool acts_in_place_ : 1 = false;    // nothing waits, and it works
     ucs_status_t status_ = UCS_OK;
+    OneSidedFence fence_;
     ConfigurationRef configuration_;
 
     std::unique_ptr<uct::Endpoint> scalable_;

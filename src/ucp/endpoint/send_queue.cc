@@ -3,7 +3,6 @@
 // The part of an endpoint that decides what is sent next, and on which lane.
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -17,8 +16,7 @@
 namespace ucp {
 
 Backlog& Endpoint::backlog() {
-    if (backlog_ == nullptr)
-        backlog_ = std::make_unique<Backlog>(*this, serve_requests, serve_controls);
+    if (backlog_ == nullptr) backlog_ = std::make_unique<Backlog>(*this, serve_requests);
     return *backlog_;
 }
 
@@ -112,12 +110,12 @@ void Endpoint::told() {
 }
 
 void Endpoint::tell_peer() {
-    if (!is_untold() || (backlog_ != nullptr && backlog_->control_wait.lane != nullptr)) return;
+    if (!is_untold() || (backlog_ != nullptr && backlog_->controls.is_waiting())) return;
     ucs_status_t status = UCS_ERR_NO_MEMORY;
     try {
         do {
             status = post_reset();
-        } while (status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_));
+        } while (status == UCS_ERR_NO_RESOURCE && !backlog().controls.wait_to_tell());
     } catch (const std::bad_alloc&) {
         status = UCS_ERR_NO_MEMORY;
     }
@@ -126,7 +124,7 @@ void Endpoint::tell_peer() {
 
 void Endpoint::end_telling() {
     if (!is_untold()) return;
-    if (backlog_ != nullptr) backlog_->control_wait.end();
+    if (backlog_ != nullptr) backlog_->controls.end_waiting();
     told();
 }
 
@@ -208,7 +206,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     }
     // Behind a fence: operations before it that end with the peer's answer have to end first.
     const bool is_one_sided = request.order == Request::Order::kOneSided;
-    if (obeys_fences(request) && fence_seen_ != request.fence && has_remote_operations()) {
+    if (obeys_fences(request) && !fence_.has_seen(request.fence) && has_remote_operations()) {
         return {};
     }
     if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable();
@@ -217,10 +215,8 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
         if (lane_state_->fence.running) return {};
         // A transport's fence orders operations of its own lane only: what went before on another
         // one has to be flushed, and before a message, which may take any lane, all of it.
-        uint8_t before = one_sided_fenced_;
-        if (fence_seen_ != request.fence) before |= one_sided_used_;
         const uint8_t same = is_one_sided ? lane_bit(lane) : uint8_t{0};
-        const uint8_t other = before & static_cast<uint8_t>(~same);
+        const uint8_t other = fence_.before(request.fence) & static_cast<uint8_t>(~same);
         if (other != 0) {
             return Step{Step::Kind::kFenceFlush,
                         (other & kScalableBit) != 0 ? scalable_lane() : dedicated_lane(), &request};
@@ -249,8 +245,8 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
         // The request's lane may be another one now: choose again.
         return status == UCS_OK ? UCS_INPROGRESS : status;
     }
-    if (obeys_fences(request) && fence_seen_ != request.fence) {
-        if (one_sided_used_ != 0) {
+    if (obeys_fences(request) && !fence_.has_seen(request.fence)) {
+        if (fence_.since() != 0) {
             const ucs_status_t status = lane.endpoint.fence();
             if (status != UCS_OK) return status;
             // A message would overtake copies that this processor still does for the lane.
@@ -259,7 +255,7 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
             if (overtakes && lane.endpoint.flush(nullptr) == UCS_INPROGRESS)
                 return UCS_ERR_NO_RESOURCE;
         }
-        obey_fence(request.fence);
+        fence_.obey(request.fence);
     }
     if (request.order == Request::Order::kOneSided) {
         const ucs_status_t status = request.post(request, lane);
@@ -274,37 +270,28 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
     return status;
 }
 
-void Endpoint::obey_fence(uint32_t fence) {
-    one_sided_fenced_ |= one_sided_used_;
-    one_sided_used_ = 0;
-    fence_seen_ = fence;
-    // For what this processor did in mapped memory, which no lane's fence orders.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-}
-
 bool Endpoint::pass_fence() {
-    if (fence_seen_ != host_->fence_sequence) {
+    if (!fence_.has_seen(host_->fence_sequence)) {
         if (has_remote_operations()) return false;
-        if (one_sided_used_ != 0) forget_flushed();
-        if (one_sided_used_ != 0) return false;
-        obey_fence(host_->fence_sequence);
+        if (fence_.since() != 0) forget_flushed();
+        if (fence_.since() != 0) return false;
+        fence_.obey(host_->fence_sequence);
     }
-    if (one_sided_fenced_ == 0) return true;
+    if (fence_.before() == 0) return true;
     // Memory may be accessed past a lane only when its copies before the fence have ended.
     const auto passes = [](const uct::Endpoint* lane) {
         return lane != nullptr && lane->may_access_mapped();
     };
-    if (passes(scalable_.get())) one_sided_fenced_ &= static_cast<uint8_t>(~kScalableBit);
-    if (lane_state_ != nullptr && passes(lane_state_->dedicated.get()))
-        one_sided_fenced_ &= static_cast<uint8_t>(~kDedicatedBit);
-    return one_sided_fenced_ == 0;
+    if (passes(scalable_.get())) fence_.pass(kScalableBit);
+    if (lane_state_ != nullptr && passes(lane_state_->dedicated.get())) fence_.pass(kDedicatedBit);
+    return fence_.before() == 0;
 }
 
 void Endpoint::forget_flushed() {
-    if (scalable_->is_flushed()) forget_one_sided(kScalableBit);
+    if (scalable_->is_flushed()) fence_.forget(kScalableBit);
     if (lane_state_ != nullptr && lane_state_->dedicated != nullptr &&
         lane_state_->dedicated->is_flushed())
-        forget_one_sided(kDedicatedBit);
+        fence_.forget(kDedicatedBit);
 }
 
 bool Endpoint::waits_for_dedicated() const {
@@ -336,7 +323,7 @@ ucs_status_t Endpoint::flush_for_fence(const Lane& lane) {
         fence.running = true;
         return UCS_OK;
     }
-    if (status == UCS_OK) forget_one_sided(lane_bit(lane));
+    if (status == UCS_OK) fence_.forget(lane_bit(lane));
     return status;
 }
 
@@ -383,7 +370,7 @@ void Endpoint::pump() {
         if (wait.lane == &step->lane.endpoint) return;
         wait.end();
         const ucs_status_t status = take(*step);
-        if (status == UCS_ERR_NO_RESOURCE && backlog_->is_starved) return;
+        if (status == UCS_ERR_NO_RESOURCE && backlog_->controls.is_starved()) return;
         if (status == UCS_ERR_NO_RESOURCE && !wait.serving && wait.lane == nullptr) {
             const bool is_message = step->request->order == Request::Order::kMessage;
             if (wait.begin(step->lane.endpoint) && is_message && waits_for_dedicated())
@@ -411,14 +398,13 @@ void Endpoint::lanes_changed() {
 // --- control messages ---
 
 bool Endpoint::post_waiting_controls() {
-    if (backlog_ == nullptr || backlog_->control_wait.serving) return true;
+    if (backlog_ == nullptr || backlog_->controls.is_serving()) return true;
     const MakingWay way(*this);
-    return post_controls() == UCS_OK;
+    return backlog_->controls.post() == UCS_OK;
 }
 
 void Endpoint::send_control(AmId id, std::span<const std::byte> message) {
-    (void)with_memory(
-        [&] { queue_control(id, message, static_cast<uint8_t>(ControlMessage::Then::kNothing)); });
+    (void)with_memory([&] { queue_control(id, message, ControlMessage::Then::kNothing); });
 }
 
 void Endpoint::send_control_greeted(AmId id, std::span<const std::byte> message) {
@@ -427,7 +413,7 @@ void Endpoint::send_control_greeted(AmId id, std::span<const std::byte> message)
 }
 
 void Endpoint::send_marker(std::span<const std::byte> message) {
-    queue_control(AmId::kMarker, message, static_cast<uint8_t>(ControlMessage::Then::kMarked));
+    queue_control(AmId::kMarker, message, ControlMessage::Then::kMarked);
 }
 
 void Endpoint::negotiate(std::span<const std::byte> message, bool greets_anew) {
@@ -436,7 +422,7 @@ void Endpoint::negotiate(std::span<const std::byte> message, bool greets_anew) {
     } else {
         begin_greeting();
     }
-    queue_control(AmId::kLane, message, static_cast<uint8_t>(ControlMessage::Then::kNothing));
+    queue_control(AmId::kLane, message, ControlMessage::Then::kNothing);
 }
 
 ucs_status_t Endpoint::greet() {
@@ -454,7 +440,7 @@ ucs_status_t Endpoint::begin_greeting() {
             throw;
         }
     } else {
-        post_controls();
+        backlog_->controls.post();
     }
     return greeting_ == Greeting::kPosted ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
@@ -478,10 +464,11 @@ void Endpoint::queue_hello() {
     std::vector<std::byte> message(sizeof(header) + address.size());
     std::memcpy(message.data(), &header, sizeof(header));
     std::memcpy(message.data() + sizeof(header), address.data(), address.size());
-    queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
+    queue_control(AmId::kHello, message, ControlMessage::Then::kGreeted);
 }
 
-void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_t then) {
+void Endpoint::queue_control(AmId id, std::span<const std::byte> message,
+                             ControlMessage::Then then) {
     if (is_failed()) return;
     if (message.size() > scalable_lane().attributes.am.max_bcopy) {
         ucs::log_error("a control message of {} bytes does not fit into one packet of {}",
@@ -490,72 +477,32 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
         return;
     }
     // Most messages find room at once and need not be copied.
-    const bool is_first = backlog_ == nullptr ||
-                          (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
-    if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
+    const bool is_first =
+        backlog_ == nullptr || (backlog_->controls.is_empty() && !backlog_->controls.is_waiting());
+    if (is_first && then == ControlMessage::Then::kNothing) {
         const ucs_status_t posted = ControlMessage::post(scalable_lane(), id, message);
         if (posted == UCS_OK) return;
         if (posted == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
         if (posted != UCS_ERR_NO_RESOURCE) return fail(posted);
     }
     host_->is_settled = false;
-    backlog().controls.push_back(
-        *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
+    backlog().controls.add(id, message, then);
     (void)with_memory([this] { pump_controls(); });
 }
 
-ucs_status_t Endpoint::post_first_control() {
-    if (is_failed()) return UCS_ERR_CANCELED;
-    if (backlog_->is_starved) return UCS_ERR_NO_MEMORY;
-    ControlMessage& message = backlog_->controls.front();
-    ucs_status_t status = UCS_ERR_NO_MEMORY;
-    try {
-        status =
-            ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
-    } catch (const std::bad_alloc&) {
-        ucs::log_debug("no memory yet for what goes to worker {:016x}", remote_uuid_);
-    }
-    if (status == UCS_ERR_NO_RESOURCE) return status;
-    if (status == UCS_ERR_NO_MEMORY && ++backlog_->failed_tries < Backlog::kMostTries) {
-        backlog_->is_starved = true;
-        host_->events.retry_later();
-        return status;
-    }
-    backlog_->failed_tries = 0;
-    const ControlMessage::Then then = message.then;
-    backlog_->controls.pop_front();
-    ControlMessage::free(&message);
-    if (status != UCS_OK) {
-        status == UCS_ERR_NO_MEMORY ? out_of_memory() : fail(status);
-        return UCS_OK;
-    }
+void Endpoint::control_posted(ControlMessage::Then then) {
     if (then == ControlMessage::Then::kGreeted) greeting_ = Greeting::kPosted;
     if (then == ControlMessage::Then::kMarked)
         (void)with_memory([this] { host_->events.marker_posted(*this); });
-    return UCS_OK;
-}
-
-ucs_status_t Endpoint::post_controls() {
-    while (!is_failed() && !backlog_->controls.empty()) {
-        const ucs_status_t status = post_first_control();
-        if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) return status;
-    }
-    return UCS_OK;
 }
 
 void Endpoint::pump_controls() {
-    if (backlog_ == nullptr) return;
-    LaneWait& wait = backlog_->control_wait;
-    while (wait.lane == nullptr && post_controls() == UCS_ERR_NO_RESOURCE) {
-        // Messages that were posted may have led to others that found no room either, and wait
-        // already.
-        if (wait.lane == nullptr) wait.begin(*scalable_);
-    }
+    if (backlog_ != nullptr) backlog_->controls.pump();
 }
 
 void Endpoint::retry_controls() {
-    if (backlog_ == nullptr || !std::exchange(backlog_->is_starved, false)) return;
-    (void)with_memory([this] { pump_controls(); });
+    if (backlog_ == nullptr || !backlog_->controls.is_starved()) return;
+    (void)with_memory([this] { backlog_->controls.retry(); });
     pump();
 }
 
@@ -570,12 +517,13 @@ ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
     const auto no_room = [&] {
         wait.serving = false;
         // It was memory that was missing, not room: the worker tries again later.
-        if (!endpoint.backlog_->is_starved) return UCS_ERR_NO_RESOURCE;
+        if (!endpoint.backlog_->controls.is_starved()) return UCS_ERR_NO_RESOURCE;
         wait.lane = nullptr;
         return UCS_OK;
     };
     // Control messages go first: what is tried here may need one of them.
-    if (endpoint.is_scalable(wait.lane) && endpoint.post_controls() != UCS_OK) return no_room();
+    if (endpoint.is_scalable(wait.lane) && endpoint.backlog_->controls.post() != UCS_OK)
+        return no_room();
     const auto step = endpoint.next_step();
     if (step && &step->lane.endpoint == wait.lane) {
         const ucs_status_t status = endpoint.take(*step);
@@ -587,27 +535,6 @@ ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
     if (next && &next->lane.endpoint == wait.lane) return UCS_INPROGRESS;
     wait.lane = nullptr;
     if (next) endpoint.pump_later();
-    return UCS_OK;
-}
-
-ucs_status_t Endpoint::serve_controls(uct::Pending* pending) {
-    auto& wait = *static_cast<LaneWait*>(pending);
-    Endpoint& endpoint = wait.endpoint;
-    wait.serving = true;
-    ucs_status_t status = UCS_OK;
-    if (endpoint.is_untold()) {
-        status = endpoint.post_reset();
-    } else if (!endpoint.backlog().controls.empty()) {
-        status = endpoint.post_first_control();
-    }
-    wait.serving = false;
-    if (status == UCS_ERR_NO_RESOURCE) return status;
-    if (status == UCS_ERR_NO_MEMORY) {
-        endpoint.host_->events.retry_later();
-    } else if (!endpoint.is_failed() && !endpoint.backlog().controls.empty()) {
-        return UCS_INPROGRESS;
-    }
-    wait.lane = nullptr;
     return UCS_OK;
 }
 

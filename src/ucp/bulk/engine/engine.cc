@@ -101,7 +101,7 @@ ucs_status_t Engine::start(Request& request, Direction direction, std::span<cons
     transfer->request = &request;
     transfer->notification = notification;
     transfer->group = &group;
-    transfer->fence.due = request.endpoint->has_fenced();
+    transfer->fence.due = request.endpoint->fence().before() != 0;
     ++request.count;
     transfer->number = request.endpoint->remote_operation_started();
     group.transfers.push_back(*transfer);

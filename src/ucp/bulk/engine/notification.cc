@@ -146,7 +146,8 @@ void Notifier::start(Request& request) {
     if (outgoing_.find(endpoint.remote_uuid())->second.under_way >= kCredit)
         request.flags |= Request::kNeedsGreeting;
     // What waits for the fence may wait for this notification.
-    if (endpoint.fence_seen() != endpoint.host().fence_sequence) request.flags |= Request::kAwaited;
+    if (!endpoint.fence().has_seen(endpoint.host().fence_sequence))
+        request.flags |= Request::kAwaited;
     endpoint.start(request);
 }
 

@@ -86,14 +86,14 @@ bool Poster::passes_fence(Transfer& transfer) {
         transfer.fence.callback = fence_done;
         transfer.fence.transfer = &transfer;
         transfer.fence.poster = this;
-        transfer.fence.seen = endpoint.fence_seen();
+        transfer.fence.seen = endpoint.fence().seen();
         const ucs_status_t status = endpoint.flush_fenced(transfer.fence);
         if (status == UCS_ERR_NO_RESOURCE) {
             transfer.group->wake();
             return false;
         }
         transfer.fence.due = false;
-        if (status == UCS_OK) endpoint.fenced_flushed(transfer.fence.seen);
+        if (status == UCS_OK) endpoint.fence().flushed(transfer.fence.seen);
         if (status != UCS_OK && status != UCS_INPROGRESS) transfer.slices.fail(status);
     }
     return transfer.fence.count == 0;
@@ -107,7 +107,7 @@ void Poster::fence_done(uct::Completion* self) {
     if (self->status != UCS_OK && self->status != UCS_ERR_CANCELED)
         transfer.slices.fail(self->status);
     if (transfer.group != nullptr) {
-        if (self->status == UCS_OK) transfer.group->endpoint.fenced_flushed(fence.seen);
+        if (self->status == UCS_OK) transfer.group->endpoint.fence().flushed(fence.seen);
         transfer.group->wake();
     }
     poster.transfers_.finish_if_over(transfer);

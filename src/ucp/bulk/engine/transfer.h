@@ -43,7 +43,7 @@ struct Transfer : WaitingHook, TransferHook {
         Transfer* transfer = nullptr;
         Poster* poster = nullptr;
         bool due = false;
-        uint32_t seen = 0;  // Endpoint::fence_seen() when the flush was begun
+        uint32_t seen = 0;  // OneSidedFence::seen() when the flush was begun
     };
 
     Piece only;  // the piece if there is but one

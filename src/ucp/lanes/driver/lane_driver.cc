@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "ucp/base/sender.h"
-#include "ucp/endpoint/backlog.h"
+#include "ucp/endpoint/control_queue.h"
 #include "ucp/lanes/driver/savings.h"
 #include "ucs/log/log.h"
 #include "ucs/sys/random.h"
@@ -562,7 +562,7 @@ ucs_status_t LaneDriver::post_end_marker(LaneState& state) {
 // @return false: it has been tried often enough
 bool LaneDriver::may_retry_marker(LaneState& state) {
     LaneState::MarkerWait& wait = *state.marker_wait;
-    if (++wait.failed_tries == Backlog::kMostTries) return false;
+    if (++wait.failed_tries == ControlQueue::kMostTries) return false;
     wait.next_try = ucs::deadline(clock_.now(), kPause);
     retry_at(state, wait.next_try);
     return true;

@@ -194,7 +194,7 @@ void fenced_flushed(uct::Completion* self) {
     Request& request = *step.request;
     // A lane that has gone meanwhile had done all that was posted on it.
     const bool is_done = step.status == UCS_OK || step.status == UCS_ERR_CANCELED;
-    if (step.status == UCS_OK) request.endpoint->fenced_flushed(step.fence);
+    if (step.status == UCS_OK) request.endpoint->fence().flushed(step.fence);
     request.complete(is_done ? request.endpoint->status() : step.status);
 }
 
@@ -216,7 +216,7 @@ void end_behind_fence(Request& request) {
     step.count = 1;
     step.status = UCS_OK;
     step.request = &request;
-    step.fence = endpoint.fence_seen();
+    step.fence = endpoint.fence().seen();
     const ucs_status_t status =
         endpoint.is_failed() ? endpoint.status() : flush_fenced(endpoint, step);
     if (status != UCS_ERR_NO_RESOURCE)
@@ -237,7 +237,7 @@ void take_value(OneSided& owner, Request& request, const EmulatedAtomicReply& re
         return;
     }
     set_atomic_result(request.part<AtomicRequest>(), reply.value);
-    if (!request.endpoint->has_fenced()) return owner.requests.answered(request, UCS_OK);
+    if (request.endpoint->fence().before() == 0) return owner.requests.answered(request, UCS_OK);
     ++request.count;  // the flush's
     owner.requests.answered(request, UCS_OK);
     end_behind_fence(request);
