@@ -54,8 +54,8 @@ MUTANTS = {
          "    self.cut_off_.insert(worker);\n": ""},
         ("ucp_test",), "*OrderedChecksums*"),
     "flushes of failed endpoints are done": (
-        "src/ucp/endpoint/flush.cc",
-        {"complete(endpoint.status())": "complete(UCS_OK)"},
+        "src/ucp/endpoint/endpoint.cc",
+        {"flush.request->complete(status_)": "flush.request->complete(UCS_OK)"},
         ("ucp_test",), "*Checksums.AChangedByteIsNoticed*put*"),
     "an adapter's atomics beside the processor's": (
         "src/ucp/runtime/interface_set.cc",

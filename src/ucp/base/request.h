@@ -76,9 +76,10 @@ struct Request : uct::Completion {
 
     // By which rules it takes its turn on an endpoint.
     enum class Order : uint8_t {
-        kMessage,   // among the messages, on their lane
-        kOneSided,  // put, get, atomic: goes to the one-sided lane, obeys fences
-        kFlush,     // takes its place in the queue, is no message of a lane
+        kMessage,         // among the messages, on their lane
+        kOneSided,        // put, get, atomic: goes to the one-sided lane, obeys fences
+        kFlush,           // has a place in the queue, but not on a lane: flushes the scalable one
+        kFlushDedicated,  // then that goes on to the dedicated one, if there is one
     };
 
     enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kStreamReceive, kInternal };

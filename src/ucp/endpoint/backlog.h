@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cassert>
+
 #include "ucp/base/request.h"
 #include "ucp/endpoint/control_queue.h"
 #include "ucp/endpoint/lane_wait.h"
@@ -16,14 +18,15 @@ class Backlog {
     Backlog(Endpoint& endpoint, uct::Pending::Progress serve_requests)
         : controls(endpoint), request_wait(endpoint, serve_requests) {}
     // No request waits.
-    ~Backlog();
+    ~Backlog() {
+        assert(requests.empty());
+        request_wait.end();
+    }
+    Backlog(const Backlog&) = delete;
 
     RequestQueue requests;
     ControlQueue controls;
     LaneWait request_wait;
 };
-
-// Tells the trace that the first request of the endpoint waits, or that none does any more.
-void trace_stall(const Endpoint& endpoint, bool begins);
 
 }  // namespace ucp

@@ -7,7 +7,6 @@
 #include "ucp/base/handles.h"
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/extras.h"
-#include "ucp/endpoint/flush.h"
 #include "ucp/endpoint/lane_state.h"
 #include "ucs/log/log.h"
 
@@ -241,8 +240,10 @@ void Endpoint::remote_operation_finished(uint32_t number) {
             std::ranges::pop_heap(early, is_later);
             early.pop_back();
         }
+        // The operations of an endpoint that fails end as well, and not because they are done.
+        extras_->flushes.finish(remote_finished_,
+                                [this](FlushWait& flush) { flush.request->complete(status_); });
     }
-    flush_remote_finished(*this);
     if (!has_remote_operations() && has_backlog_) pump();
 }
 
@@ -267,7 +268,7 @@ void Endpoint::end_waiting() {
         request.flags &= ~Request::kQueued;
         request.complete(status_);
     }
-    if (has_backlog_) trace_stall(*this, false);
+    if (has_backlog_) trace_stall(false);
     has_backlog_ = false;
 }
 

@@ -442,6 +442,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     }
     void end_posting(Request& request, ucs_status_t status);
     Backlog& backlog();
+    // Tells the trace that the first request waits, or that none does any more.
+    void trace_stall(bool begins) const;
     uint8_t lane_bit(const Lane& lane) const {
         return &lane.endpoint == scalable_.get() ? kScalableBit : kDedicatedBit;
     }

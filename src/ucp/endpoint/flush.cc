@@ -10,8 +10,6 @@ struct FlushPart : uct::Completion {
     // The hook is in no list when the request ends.
     static constexpr bool kNeedsNoDestructor = true;
 
-    enum class Stage : uint8_t { kScalable, kDedicated, kAnswers };
-    Stage stage = Stage::kScalable;
     FlushWait answers;  // also names the request
 };
 
@@ -47,22 +45,19 @@ void wait_for_answers(Request& request) {
 }
 
 ucs_status_t post_flush(Request& request, const Lane& lane) {
-    auto& part = request.part<FlushPart>();
-    const bool on_scalable = &lane.endpoint == request.endpoint->scalable();
-    ucs_status_t status = UCS_OK;
-    if (part.stage == FlushPart::Stage::kScalable) {
+    if (request.order == Request::Order::kFlush) {
         // Answers to the peer are messages as well.
         if (!request.endpoint->post_waiting_controls()) return UCS_ERR_NO_RESOURCE;
-        status = request.call([&](uct::Completion* done) { return lane.endpoint.flush(done); });
-    } else if (!on_scalable) {
-        status = flush_dedicated(request, lane);
-    }
-    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
-    if (part.stage == FlushPart::Stage::kScalable) {
-        part.stage = FlushPart::Stage::kDedicated;
+        const ucs_status_t status =
+            request.call([&](uct::Completion* done) { return lane.endpoint.flush(done); });
+        if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+        request.order = Request::Order::kFlushDedicated;
         return UCS_INPROGRESS;
     }
-    part.stage = FlushPart::Stage::kAnswers;
+    if (&lane.endpoint != request.endpoint->scalable()) {
+        const ucs_status_t status = flush_dedicated(request, lane);
+        if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    }
     wait_for_answers(request);
     return UCS_OK;
 }
@@ -85,25 +80,6 @@ Request* make_internal_flush(Endpoint& endpoint, void* user_data, void (*done)(R
     flush->user_data = user_data;
     flush->on_finish.internal = done;
     return flush;
-}
-
-bool flush_wants_dedicated(Request& request) {
-    return request.part<FlushPart>().stage != FlushPart::Stage::kScalable;
-}
-
-void flush_remote_finished(Endpoint& endpoint) {
-    EndpointExtras* const extras = endpoint.extras();
-    if (extras == nullptr) return;
-    // The operations of an endpoint that fails end as well, and not because they are done.
-    extras->flushes.finish(endpoint.remote_finished(), [&endpoint](FlushWait& flush) {
-        flush.request->complete(endpoint.status());
-    });
-}
-
-void flush_endpoint_failed(Endpoint& endpoint, ucs_status_t status) {
-    EndpointExtras* const extras = endpoint.extras();
-    if (extras == nullptr) return;
-    extras->flushes.drain([status](FlushWait& flush) { flush.request->complete(status); });
 }
 
 }  // namespace ucp

@@ -17,11 +17,4 @@ void make_flush(Request& request, Endpoint& endpoint);
 // @return null if there is no memory
 Request* make_internal_flush(Endpoint& endpoint, void* user_data, void (*done)(Request& flush));
 
-// Which lane the flush needs next.
-bool flush_wants_dedicated(Request& request);
-
-// An operation that ends at the peer has ended.
-void flush_remote_finished(Endpoint& endpoint);
-void flush_endpoint_failed(Endpoint& endpoint, ucs_status_t status);
-
 }  // namespace ucp

@@ -7,10 +7,13 @@
 #include <new>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/endpoint/flush.h"
 #include "ucp/endpoint/lane_state.h"
+#include "ucp/trace/probe.h"
+#include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -18,6 +21,22 @@ namespace ucp {
 Backlog& Endpoint::backlog() {
     if (backlog_ == nullptr) backlog_ = std::make_unique<Backlog>(*this, serve_requests);
     return *backlog_;
+}
+
+void Endpoint::trace_stall(bool begins) const {
+    if (begins) {
+        SWIFTLANE_PROBE(stall_begin, this, remote_uuid());
+    } else {
+        SWIFTLANE_PROBE(stall_end, this);
+    }
+    Trace* const trace = Trace::active();
+    if (trace == nullptr) return;
+    if (!begins) {
+        trace->end("stall", "stall", local_uuid(), this);
+        return;
+    }
+    trace->begin("stall", "stall", local_uuid(), this,
+                 {{"peer", fmt::format("{:016x}", remote_uuid())}});
 }
 
 // Lives while control messages are posted for a request. They may change the lane, and pump() must
@@ -152,7 +171,7 @@ bool Endpoint::enqueue(Request& request) {
     if (!has_backlog_) {
         host_->is_settled = false;
         has_backlog_ = true;
-        trace_stall(*this, true);
+        trace_stall(true);
         update_fast_path();
     }
     return true;
@@ -165,7 +184,7 @@ bool Endpoint::dequeue(Request& request) {
     queue.erase(queue.iterator_to(request));
     if (queue.empty()) {
         has_backlog_ = false;
-        trace_stall(*this, false);
+        trace_stall(false);
         update_fast_path();
     }
     return true;
@@ -197,11 +216,10 @@ bool obeys_fences(const Request& request) {
 
 std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     const auto on_scalable = [&] { return Step{Step::Kind::kRequest, scalable_lane(), &request}; };
-    if (request.order == Request::Order::kFlush) {
-        if (!flush_wants_dedicated(request) || lane_state_ == nullptr || !lane_state_->connected ||
-            lane_state_->drained()) {
+    if (request.order == Request::Order::kFlush) return on_scalable();
+    if (request.order == Request::Order::kFlushDedicated) {
+        if (lane_state_ == nullptr || !lane_state_->connected || lane_state_->drained())
             return on_scalable();
-        }
         return Step{Step::Kind::kRequest, dedicated_lane(), &request};
     }
     // Behind a fence: operations before it that end with the peer's answer have to end first.

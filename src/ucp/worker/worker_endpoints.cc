@@ -274,9 +274,10 @@ void Worker::purge(Endpoint& endpoint) {
     requests_.abort_named(endpoint, status);
     rndv_.direct.abort(endpoint, status);
     notifier_.peer_failed(endpoint.remote_uuid());
-    flush_endpoint_failed(endpoint, status);
-    const EndpointExtras* extras = endpoint.extras();
-    if (extras != nullptr && extras->stream != nullptr) extras->stream->cancel_receives(status);
+    if (EndpointExtras* const extras = endpoint.extras(); extras != nullptr) {
+        extras->flushes.drain([status](FlushWait& flush) { flush.request->complete(status); });
+        if (extras->stream != nullptr) extras->stream->cancel_receives(status);
+    }
     const bool was_last = endpoints_.find(endpoint.remote_uuid()) == nullptr;
     endpoint.tell_failure();
     // Last: where it finds no memory, nobody else has to wait for it.
