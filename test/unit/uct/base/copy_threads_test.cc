@@ -239,7 +239,8 @@ TEST_P(CopyThreadsTest, WakeUpWhoSleeps) {
 
 // Where there may be no more threads copies go on without.
 TEST_P(CopyThreadsTest, NoThreadsAreNoFailure) {
-    threads.set_spawn([](const std::function<void()>&) -> std::thread {
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): the type of Spawn
+    threads.set_spawn([](std::function<void()>) -> std::thread {
         throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
     });
     Bytes bytes(16 << 20);
