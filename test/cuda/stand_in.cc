@@ -43,7 +43,7 @@ namespace abi {
 struct ContextObject {
     Device device = 0;
     unsigned long long id = 0;
-    bool is_alive = true;
+    std::atomic<bool> is_alive{true};
     std::atomic<Result> error{kSuccess};  // sticky
     std::atomic<int> running{0};          // kernels
     StreamObject* null_stream = nullptr;
@@ -137,7 +137,7 @@ struct Physical {
 
 struct State {
     std::recursive_mutex mutex;
-    bool is_initialized = false;
+    std::atomic<bool> is_initialized{false};
     std::map<uintptr_t, Region> regions;
     std::deque<Block> blocks;
     std::map<uintptr_t, size_t> reservations;
@@ -403,6 +403,25 @@ void wait_for(StreamObject& stream, uint64_t number) {
     stream.changed.wait(lock, [&] { return stream.done >= number; });
 }
 
+// For all that it has been given so far.
+void wait_for(StreamObject& stream) {
+    std::unique_lock lock(stream.mutex);
+    stream.changed.wait(lock, [&, number = stream.put] { return stream.done >= number; });
+}
+
+// The same of all streams of a context.
+void wait_for_streams(const ContextObject& context) {
+    std::vector<std::pair<StreamObject*, uint64_t>> awaited;
+    {
+        Lock lock(state().mutex);
+        for (StreamObject& stream : state().streams) {
+            std::lock_guard of_stream(stream.mutex);
+            if (stream.context == &context) awaited.emplace_back(&stream, stream.put);
+        }
+    }
+    for (const auto& [stream, number] : awaited) wait_for(*stream, number);
+}
+
 StreamObject* stream_or_null(abi::Stream stream) {
     if (stream != nullptr) return stream;
     State& s = state();
@@ -602,9 +621,7 @@ Result context_get_id(abi::Context context, unsigned long long* id) {
 
 Result context_synchronize() {
     STAND_IN_CONTEXT();
-    for (StreamObject& stream : state().streams) {
-        if (stream.context == current()) wait_for(stream, stream.put);
-    }
+    wait_for_streams(*current());
     return current()->error.load();
 }
 
@@ -1129,12 +1146,12 @@ Result stream_synchronize(abi::Stream stream) {
     STAND_IN_CONTEXT();
     StreamObject& object = *stream_or_null(stream);
     if (object.capture != nullptr) return abi::kCaptureUnsupported;
-    wait_for(object, object.put);
+    wait_for(object);
     return object.context->error.load();
 }
 
 Result stream_destroy(abi::Stream stream) {
-    wait_for(*stream, stream->put);
+    wait_for(*stream);
     return abi::kSuccess;
 }
 
@@ -1513,19 +1530,11 @@ Result launch_cooperatively(abi::Function function, unsigned x, unsigned y, unsi
 
 // --- between processes ---
 
-// As the real one may in calls that change what is mapped: waits for all that the context's streams
-// have been given, and others wait meanwhile who give them more.
+// As the real one may in calls that change what is mapped: others wait meanwhile who give the
+// streams more.
 void wait_for_device(const ContextObject& context) {
     std::lock_guard busy(mappings_change);
-    std::vector<std::pair<StreamObject*, uint64_t>> awaited;
-    {
-        Lock lock(state().mutex);
-        for (StreamObject& stream : state().streams) {
-            std::lock_guard of_stream(stream.mutex);
-            if (stream.context == &context) awaited.emplace_back(&stream, stream.put);
-        }
-    }
-    for (const auto& [stream, number] : awaited) wait_for(*stream, number);
+    wait_for_streams(context);
 }
 
 struct Exported {

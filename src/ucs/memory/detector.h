@@ -84,11 +84,10 @@ class AsyncCopy {
     virtual ucs_status_t test() = 0;
     // The same at less cost for a copy that is under way, since most looks are in vain.
     ucs_status_t poll() {
-        const volatile uint32_t* const word = word_.load(std::memory_order_acquire);
+        const uint32_t* const word = word_.load(std::memory_order_acquire);
         if (word == nullptr) return test();
-        if (static_cast<int32_t>(number_ - *word) > 0)
+        if (static_cast<int32_t>(number_ - __atomic_load_n(word, __ATOMIC_ACQUIRE)) > 0)
             return ++polls_ % kPollsPerTest != 0 ? UCS_INPROGRESS : test();
-        std::atomic_thread_fence(std::memory_order_acquire);
         return end();
     }
     // What a copy that is under way waits for, which does so as long as all others that wait for
@@ -101,8 +100,8 @@ class AsyncCopy {
     };
     Awaited awaited() const {
         constexpr uint64_t kBegun = uint64_t{1} << 32;
-        const volatile uint32_t* const word = word_.load(std::memory_order_acquire);
-        if (word != nullptr) return {const_cast<const uint32_t*>(word), kBegun | number_};
+        const uint32_t* const word = word_.load(std::memory_order_acquire);
+        if (word != nullptr) return {word, kBegun | number_};
         return {company_.load(std::memory_order_relaxed)};
     }
 
@@ -113,7 +112,7 @@ class AsyncCopy {
     ~AsyncCopy() = default;
     // The device's word is, or has passed, the number when the copy has ended. Null: only test()
     // knows. Any thread; again null before another word.
-    void await(const volatile uint32_t* word, uint32_t number) {
+    void await(const uint32_t* word, uint32_t number) {
         number_ = number;
         word_.store(word, std::memory_order_release);
     }
@@ -125,7 +124,7 @@ class AsyncCopy {
     virtual ucs_status_t end() { return test(); }
 
   private:
-    std::atomic<const volatile uint32_t*> word_{nullptr};
+    std::atomic<const uint32_t*> word_{nullptr};
     std::atomic<const void*> company_{nullptr};
     uint32_t number_ = 0;
     uint32_t polls_ = 0;
@@ -217,8 +216,9 @@ class MemoryDetector : public RegistryEntry {
     }
     // A piece of memory of the library's own, on the device of memory that others cannot open: they
     // open this one, and bytes pass through it. Until put_window(). Empty: all is in use, or is
-    // being made aside, or there is none.
-    virtual std::span<std::byte> take_window(const void* beside) { return {}; }
+    // being made aside, or there is none, or others may want what is left.
+    // @param held  pieces that the same peer has already: as many must be left behind this one
+    virtual std::span<std::byte> take_window(const void* beside, size_t held) { return {}; }
     // @param is_lost  a peer may still write there: another one takes its place
     virtual void put_window(std::span<std::byte> window, bool is_lost) {}
     // Has the allocation, described by this process, been freed since? Whatever lies there now.

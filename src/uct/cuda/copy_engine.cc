@@ -54,8 +54,7 @@ bool CopyContext::make_lanes() {
         Lane& lane = lanes_[i];
         if (driver_.stream_create(&lane.stream, abi::kStreamNonBlocking) != abi::kSuccess)
             return false;
-        lane.flag = reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(flags) +
-                                                         i * kFlagDistance);
+        lane.flag = reinterpret_cast<uint32_t*>(static_cast<std::byte*>(flags) + i * kFlagDistance);
         lane.device_flag = on_device + i * kFlagDistance;
         // A first write shows whether the device can, and bears the cost of the first call.
         if (writes_values_ &&
@@ -159,9 +158,8 @@ ucs_status_t CopyContext::ask_stream(Lane& lane) {
 ucs_status_t CopyContext::test(const Ticket& ticket) {
     Lane& lane = lane_of(ticket.direction);
     if (writes_values_) {
-        const auto behind = static_cast<int32_t>(ticket.number - *lane.flag);
-        std::atomic_thread_fence(std::memory_order_acquire);
-        if (behind <= 0) return UCS_OK;
+        const uint32_t ended = std::atomic_ref(*lane.flag).load(std::memory_order_acquire);
+        if (static_cast<int32_t>(ticket.number - ended) <= 0) return UCS_OK;
     } else {
         // A later copy may have taken the place of the event: if that has ended so has this one.
         const abi::Result result = driver_.event_query(lane.events[ticket.number % kEvents]);

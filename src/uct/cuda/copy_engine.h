@@ -59,7 +59,7 @@ class CopyContext {
     // The same as test(), of the driver: also a device that can tell nothing any more.
     ucs_status_t query(const Ticket& ticket) { return ask_stream(lane_of(ticket.direction)); }
     // Where the device writes the number of the last copy that has ended; null: it does not.
-    const volatile uint32_t* end_word(Direction direction) {
+    const uint32_t* end_word(Direction direction) {
         return writes_values_ ? lane_of(direction).flag : nullptr;
     }
 
@@ -85,7 +85,7 @@ class CopyContext {
     struct Lane {
         std::mutex mutex;
         abi::Stream stream = nullptr;
-        volatile uint32_t* flag = nullptr;  // the number of the last copy that has ended
+        uint32_t* flag = nullptr;  // the number of the last copy that has ended
         abi::DevicePointer device_flag = 0;
         uint32_t begun = 0;
         std::vector<abi::Event> events;  // instead of the flag where the device cannot write it

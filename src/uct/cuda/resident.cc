@@ -14,6 +14,14 @@ namespace {
 constexpr size_t kQueueBytes = 4096;
 static_assert(sizeof(ResidentQueue) <= kQueueBytes);
 
+// A word that the device writes, or reads; what was stored before is there with it.
+uint32_t look_at(uint32_t& word) {
+    return std::atomic_ref(word).load(std::memory_order_acquire);
+}
+void set(uint32_t& word, uint32_t value) {
+    std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
 }  // namespace
 
 std::unique_ptr<Resident> Resident::create(const Driver& driver, abi::Context context,
@@ -33,14 +41,13 @@ bool Resident::prepare(abi::Module module) {
     void* const memory =
         mmap(nullptr, kQueueBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return false;
-    queue_ = static_cast<volatile ResidentQueue*>(memory);
+    queue_ = static_cast<ResidentQueue*>(memory);
     return driver_.pin(memory, kQueueBytes, &device_queue_) &&
            driver_.stream_create(&stream_, abi::kStreamNonBlocking) == abi::kSuccess;
 }
 
 Resident::~Resident() {
     if (queue_ == nullptr) return;
-    auto* const memory = const_cast<ResidentQueue*>(queue_);
     CurrentContext current(driver_, context_);
     if (current.result() == abi::kSuccess && stream_ != nullptr) {
         // The kernel ends by itself soon.
@@ -48,8 +55,8 @@ Resident::~Resident() {
         (void)driver_.stream_destroy(stream_);
     }
     // A context that is gone has taken the registration along.
-    if (current.result() == abi::kSuccess) (void)driver_.host_unregister(memory);
-    (void)munmap(memory, kQueueBytes);
+    if (current.result() == abi::kSuccess) (void)driver_.host_unregister(queue_);
+    (void)munmap(queue_, kQueueBytes);
 }
 
 // With the mutex, when no copy is pending.
@@ -75,29 +82,26 @@ void Resident::launch() {
 bool Resident::begin(void* to, const void* from, size_t length, uint32_t* number) {
     std::lock_guard lock(mutex_);
     if (has_failed_) return false;
-    if (run_ == 0 || queue_->ended == run_) {
+    if (run_ == 0 || look_at(queue_->ended) == run_) {
         if (pending_ == 0) launch();
         return false;
     }
-    if (queue_->started != run_ || pending_ == ResidentQueue::kSlots) return false;
+    if (look_at(queue_->started) != run_ || pending_ == ResidentQueue::kSlots) return false;
     *number = ++begun_;
     ++pending_;
-    volatile ResidentSlot& slot = queue_->slots[begun_ % ResidentQueue::kSlots];
+    ResidentSlot& slot = queue_->slots[begun_ % ResidentQueue::kSlots];
     slot.to = reinterpret_cast<uintptr_t>(to);
     slot.length = static_cast<uint32_t>(length);
     slot.from = reinterpret_cast<uintptr_t>(from);
-    std::atomic_thread_fence(std::memory_order_release);
-    slot.number = begun_;
-    slot.number_too = begun_;
+    set(slot.number, begun_);
+    set(slot.number_too, begun_);
     return true;
 }
 
 ucs_status_t Resident::test(uint32_t number) {
     // In this order: what the kernel did before it ended is seen.
-    const uint32_t ended = queue_->ended;
-    std::atomic_thread_fence(std::memory_order_acquire);
-    const bool is_done = static_cast<int32_t>(queue_->done - number) >= 0;
-    std::atomic_thread_fence(std::memory_order_acquire);
+    const uint32_t ended = look_at(queue_->ended);
+    const bool is_done = static_cast<int32_t>(look_at(queue_->done) - number) >= 0;
     std::lock_guard lock(mutex_);
     if (!is_done && ended != run_) return UCS_INPROGRESS;
     --pending_;

@@ -50,7 +50,7 @@ class Resident {
     const abi::Context context_;
     abi::Function function_ = nullptr;
     abi::Stream stream_ = nullptr;
-    volatile ResidentQueue* queue_ = nullptr;
+    ResidentQueue* queue_ = nullptr;
     abi::DevicePointer device_queue_ = 0;
     std::mutex mutex_;
     uint32_t begun_ = 0;    // the number of the last copy

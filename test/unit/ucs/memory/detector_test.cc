@@ -69,7 +69,7 @@ TEST(AsyncCopy, APollReadsTheWordAndSeldomTests) {
     WordCopy copy;
     EXPECT_EQ(copy.poll(), UCS_INPROGRESS);
     EXPECT_EQ(copy.tests, 1u) << "without a word only test() knows";
-    volatile uint32_t word = UINT32_MAX;
+    uint32_t word = UINT32_MAX;
     copy.await(&word, 1);  // numbers go round
     for (uint32_t i = 0; i < 3 * WordCopy::kPollsPerTest; ++i)
         EXPECT_EQ(copy.poll(), UCS_INPROGRESS);
@@ -81,7 +81,7 @@ TEST(AsyncCopy, APollReadsTheWordAndSeldomTests) {
 
 TEST(AsyncCopy, ThoseWithOneWordAndNumberEndTogether) {
     WordCopy copy, same, later, elsewhere, unknown;
-    volatile uint32_t word = 0, other = 0;
+    uint32_t word = 0, other = 0;
     copy.await(&word, 1);
     same.await(&word, 1);
     later.await(&word, 2);
@@ -100,7 +100,7 @@ TEST(AsyncCopy, ThoseThatWaitToBeBegunTogetherAreKnown) {
     other.wait_with(&another);
     EXPECT_EQ(same.awaited(), copy.awaited());
     EXPECT_NE(other.awaited(), copy.awaited());
-    volatile uint32_t word = 0;
+    uint32_t word = 0;
     copy.await(&word, 1);
     EXPECT_NE(same.awaited(), copy.awaited()) << "it has been begun";
     same.wait_with(nullptr);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 
 #include "cuda/device.h"
@@ -210,7 +211,7 @@ class ResidentKernelTest : public StagingTest {
     void start() {
         void* host = nullptr;
         ASSERT_EQ(driver().host_allocate(&host, 4096, abi::kHostAllocMapped), abi::kSuccess);
-        words = static_cast<volatile uint32_t*>(host);
+        words = static_cast<uint32_t*>(host);
         words[0] = 0;
         words[1] = 0;
         abi::Module module = nullptr;
@@ -221,16 +222,16 @@ class ResidentKernelTest : public StagingTest {
         void* arguments[] = {&host};
         ASSERT_EQ(driver().launch(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr),
                   abi::kSuccess);
-        while (words[0] == 0) {
+        while (std::atomic_ref(words[0]).load() == 0) {
         }
     }
     void stop() {
-        words[1] = 1;
+        std::atomic_ref(words[1]).store(1);
         EXPECT_EQ(driver().stream_synchronize(stream), abi::kSuccess);
         (void)driver().stream_destroy(stream);
-        (void)driver().host_free(const_cast<uint32_t*>(words));
+        (void)driver().host_free(words);
     }
-    volatile uint32_t* words = nullptr;
+    uint32_t* words = nullptr;
     abi::Stream stream = nullptr;
 };
 
