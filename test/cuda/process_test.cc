@@ -272,6 +272,19 @@ class Side {
                                ucp_rkey_h unpacked) {
         return ucp_put_nbx(endpoint_, from.data() + offset, length, address, unpacked, &plain_);
     }
+    // Counts its end, and nobody waits for it.
+    void begin_put(const Buffer& from, const Key& key, ucp_rkey_h unpacked, unsigned* ended) {
+        ucp_request_param_t params{};
+        params.op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        params.cb.send = [](void* request, ucs_status_t, void* count) {
+            ++*static_cast<unsigned*>(count);
+            ucp_request_free(request);
+        };
+        params.user_data = ended;
+        ASSERT_TRUE(UCS_PTR_IS_PTR(
+            ucp_put_nbx(endpoint_, from.data(), from.length(), key.address, unpacked, &params)));
+    }
     ucs_status_ptr_t begin_get(Buffer& to, size_t offset, size_t length, uint64_t address,
                                ucp_rkey_h unpacked) {
         return ucp_get_nbx(endpoint_, to.data() + offset, length, address, unpacked, &plain_);
@@ -321,6 +334,8 @@ class Side {
         return ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &params);
     }
     void cancel(ucs_status_ptr_t operation) { ucp_request_cancel(worker_, operation); }
+    // The worker is to go with its endpoint open.
+    void keep_open() { endpoint_ = nullptr; }
     bool has_failed() const { return has_failed_; }
     // Progress until the other process has said something.
     template <typename T>
@@ -460,9 +475,14 @@ class Peer {
     ~Peer() {
         (void)!write(socket_, &kEnd, sizeof(kEnd));
         int status = 0;
-        cuda_test::Waiting waiting(side_->worker());
-        while (waitpid(process_, &status, WNOHANG) == 0) waiting.progress();
-        side_.reset();
+        if (side_ == nullptr) {
+            kill();
+            (void)waitpid(process_, &status, 0);
+        } else {
+            cuda_test::Waiting waiting(side_->worker());
+            while (waitpid(process_, &status, WNOHANG) == 0) waiting.progress();
+            side_.reset();
+        }
         close(socket_);
     }
     Peer(const Peer&) = delete;
@@ -519,6 +539,11 @@ class Peer {
     // After kSendAndStop.
     void go_on() { write_all(socket_, char{}); }
     void kill() const { (void)::kill(process_, SIGKILL); }
+    // That on this side, whatever is under way.
+    void destroy_worker() {
+        side_->keep_open();
+        side_.reset();
+    }
     void free(uint32_t id) {
         tell({Command::What::kFree, Kind::kDevice, 0, 0, 0, id});
         (void)answer();
@@ -719,6 +744,22 @@ TEST_F(ProcessTest, TheDriverIsAskedSeldom) {
     ucp_rkey_destroy(unpacked);
 }
 
+// What a device still does for a worker that is destroyed: it waits for that, and the request ends.
+TEST_F(ProcessTest, PutsEndWithTheirWorker) {
+    constexpr size_t kLength = 16 << 20;
+    Buffer here(Kind::kDevice, kLength);
+    const Key key = peer->expose(Kind::kDevice, ++seed, kLength, 1);
+    ucp_rkey_h unpacked = peer->side().unpack(key);
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(peer->side().put(here, 8, key, unpacked), UCS_OK);
+    here.fill(++seed);
+    unsigned ended = 0;
+    peer->side().begin_put(here, key, unpacked, &ended);
+    ucp_rkey_destroy(unpacked);
+    EXPECT_EQ(ended, 0u);
+    peer->destroy_worker();
+    EXPECT_EQ(ended, 1u);
+}
+
 // Between two memories of which no other process opens either: through windows of the receiver's
 // device, which the sender's writes to.
 class RelayTest : public ProcessTest {
@@ -874,6 +915,24 @@ TEST_F(RelayTest, SendersThatDie) {
         peer->kill();
         const ucs_status_t status = peer->side().wait(receive);
         EXPECT_TRUE(status == UCS_OK || peer->side().has_failed()) << ucs_status_string(status);
+        peer = std::make_unique<Peer>();
+    }
+}
+
+// Windows that are written and emptied while the worker is destroyed: others get them again.
+TEST_F(RelayTest, WorkersThatAreDestroyedLoseNoWindows) {
+    constexpr size_t kLength = 8'000'000;
+    Buffer here(Kind::kPool, kLength);
+    for (int round = 0; round < 9; ++round) {
+        SCOPED_TRACE(round);
+        ASSERT_NO_FATAL_FAILURE(
+            send_until_relayed(here, {kSend, Kind::kPool, 0, seed += 1000, kLength, 1}));
+        peer->tell({kSend, Kind::kPool, 0, 5, kLength, 1});
+        ucs_status_ptr_t receive = peer->side().receive(here, kLength, 5);
+        const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+        while (cuda_test::calls_of("cuMemcpyAsync") < before + 1) peer->side().progress();
+        ucp_request_free(receive);
+        peer->destroy_worker();
         peer = std::make_unique<Peer>();
     }
 }

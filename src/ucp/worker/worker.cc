@@ -128,7 +128,6 @@ ucs_status_t Worker::open() {
 Worker::~Worker() {
     if (on_stream_ != nullptr) on_stream_->cancel();
     if (bulk_.threads() != nullptr) bulk_.threads()->events.set_wakeup(nullptr);
-    rndv_.direct.wait();
     try {
         leave();
     } catch (const std::bad_alloc&) {
@@ -145,6 +144,7 @@ Worker::~Worker() {
             host_.work.notify();
         }
     }
+    rndv_.direct.wait();  // what endpoints had devices copy has ended with these
     reassembly_.clear();
     tags_.clear();
     // Transport endpoints go before their interfaces, and completions that this may call find their
