@@ -57,6 +57,7 @@ struct Command {
         kExpose,       // to one-sided operations; a Key follows the reply
         kCheck,        // does it hold the bytes?
         kLook,         // how much memory of devices the process has open
+        kUsed,         // bytes of the device in use; on the stand-in by that process
         kCount,        // copies that it has begun; counted on the stand-in
         kCalls,        // of its driver; Calls follow the reply
         kFault,        // what its driver answers from now on: kFaults[seed]
@@ -164,14 +165,16 @@ bool read_all(int socket, T& value) {
     return true;
 }
 
+uint64_t used_memory() {
+    size_t unused = 0, total = 0;
+    (void)cuda_test::driver().memory_get_info(&unused, &total);
+    return total - unused;
+}
+
 // On the stand-in the mappings and descriptors of this process that hold memory of devices, on a
 // real device what is in use of it, of all processes.
 uint64_t memory_in_use() {
-    if (cuda_test::is_real()) {
-        size_t unused = 0, total = 0;
-        (void)cuda_test::driver().memory_get_info(&unused, &total);
-        return total - unused;
-    }
+    if (cuda_test::is_real()) return used_memory();
     const std::string name = "stand-in-gpu";
     uint64_t count = 0;
     std::ifstream maps("/proc/self/maps");
@@ -418,6 +421,10 @@ int serve(bool has_device) {
             write_all(kSocket, Reply{UCS_OK, 1, memory_in_use()});
             continue;
         }
+        if (command.what == Command::What::kUsed) {
+            write_all(kSocket, Reply{UCS_OK, 1, used_memory()});
+            continue;
+        }
         if (command.what == Command::What::kSendAll) {
             send_all(side, command);
             continue;
@@ -523,6 +530,10 @@ class Peer {
     }
     uint64_t copies() {
         tell({Command::What::kCount, Kind::kHeap, 0, 0, 0, 0});
+        return answer().copies;
+    }
+    uint64_t used() {
+        tell({Command::What::kUsed, Kind::kHeap, 0, 0, 0, 0});
         return answer().copies;
     }
     Calls calls() {
@@ -788,12 +799,13 @@ class RelayTest : public ProcessTest {
         }
         FAIL() << "messages do not go by windows";
     }
-    // Of each part two, into the window and out of it; four that wait may go by one kernel.
+    // Of each part two, into the window and out of it. No four wait together, which would go by one
+    // kernel: a sender has three windows.
     static uint64_t copies_when_relayed(size_t length) {
-        const size_t quarter = (length / 4 / 4096 + 1) * 4096;
-        const size_t part = std::clamp(quarter, size_t{1} << 20, size_t{8} << 20);
-        return 2 * ((length + part - 1) / part);
+        const size_t windows = (length + kWindow - 1) / kWindow;
+        return 2 * std::max(windows, std::clamp<size_t>(length >> 20, 1, 3));
     }
+    static constexpr size_t kWindow = 4 << 20;
 };
 
 TEST_F(RelayTest, NoByteOfMemoryThatOthersCannotOpenIsStaged) {
@@ -808,10 +820,29 @@ TEST_F(RelayTest, NoByteOfMemoryThatOthersCannotOpenIsStaged) {
     };
     constexpr Kind kKinds[] = {Kind::kPool, Kind::kVirtual, Kind::kManaged};
     for (const Kind from : kKinds) {
-        for (const Kind to : kKinds) ASSERT_NO_FATAL_FAILURE(relay(from, to, 3'000'001));
+        for (const Kind to : kKinds) ASSERT_NO_FATAL_FAILURE(relay(from, to, 4'000'001));
     }
     ASSERT_NO_FATAL_FAILURE(relay(Kind::kPool, Kind::kPool, 100'000));
+    ASSERT_NO_FATAL_FAILURE(relay(Kind::kPool, Kind::kPool, kLong));
     ASSERT_NO_FATAL_FAILURE(relay(Kind::kPool, Kind::kPool, 40'000'000));
+}
+
+// Windows, and whatever else: docs/gpu.md names the sum.
+TEST_F(RelayTest, AtMost32MiBOfADeviceAreTaken) {
+    Buffer here(Kind::kPool, 4'000'000);
+    const auto send = [&] {
+        here.fill(++seed);
+        peer->tell({Command::What::kReceive, Kind::kPool, 0, seed, here.length(), 1});
+        ASSERT_EQ(peer->side().wait(peer->side().send(here, here.length(), seed)), UCS_OK);
+        ASSERT_EQ(peer->answer().is_right, 1u);
+    };
+    peer->tell({Command::What::kReceive, Kind::kPool, 0, seed, here.length(), 1});
+    ASSERT_EQ(peer->side().wait(peer->side().send(here, 8, seed)), UCS_OK);
+    (void)peer->answer();
+    const uint64_t before = peer->used();
+    while (peer->used() == before) ASSERT_NO_FATAL_FAILURE(send());
+    for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(send());
+    EXPECT_LE(peer->used() - before, uint64_t{32} << 20);
 }
 
 TEST_F(RelayTest, TruncatedMessagesAndUnexpectedOnes) {
@@ -885,6 +916,35 @@ TEST_F(RelayTest, APeerThatWaitsKeepsNobodyWaiting) {
     EXPECT_EQ(other.answer().status, UCS_OK);
 }
 
+// Who has windows leaves as many to others: three that fill none of theirs do not keep a fourth
+// one's messages from going that way.
+TEST_F(RelayTest, ManySendersShareTheWindows) {
+    constexpr size_t kLength = 4'000'000;
+    Buffer here(Kind::kPool, kLength);
+    ASSERT_NO_FATAL_FAILURE(
+        send_until_relayed(here, {kSend, Kind::kPool, 0, seed += 1000, kLong, 1}));
+    std::array<Peer, 3> others;
+    std::vector<std::unique_ptr<Buffer>> targets;
+    std::vector<ucs_status_ptr_t> receives;
+    for (Peer& other : others) {
+        ASSERT_NO_FATAL_FAILURE(other.send_here(here, {kSend, Kind::kPool, 0, 1, kLength, 1}));
+        other.tell({Command::What::kSendAndStop, Kind::kPool, 0, 5, kLength, 1});
+        (void)other.answer();
+        targets.push_back(std::make_unique<Buffer>(Kind::kPool, kLength));
+        receives.push_back(other.side().receive(*targets.back(), kLength, 5));
+        for (int i = 0; i < 1000; ++i) other.side().progress();
+    }
+    const Command command{kSend, Kind::kPool, 0, seed += 1000, kLong, 1};
+    ASSERT_NO_FATAL_FAILURE(send_until_relayed(here, command));
+    EXPECT_EQ(copies_of(here, command), copies_when_relayed(kLong));
+    for (size_t i = 0; i < others.size(); ++i) {
+        others[i].go_on();
+        EXPECT_EQ(others[i].side().wait(receives[i]), UCS_OK);
+        EXPECT_TRUE(targets[i]->holds(5));
+        EXPECT_EQ(others[i].answer().status, UCS_OK);
+    }
+}
+
 // What the sender's device cannot do comes staged.
 TEST_F(RelayTest, WhatCannotBeWrittenIsStaged) {
     Buffer here(Kind::kPool, 3'000'000);
@@ -899,7 +959,7 @@ TEST_F(RelayTest, WhatCannotBeWrittenIsStaged) {
 // Before it has written anything, at its first parts, at the last ones: the receive ends, and what
 // was lent to the sender is used no more.
 TEST_F(RelayTest, SendersThatDie) {
-    constexpr size_t kLength = 3'000'000;
+    constexpr size_t kLength = 4'000'000;
     for (uint64_t round = 0; round < 4; ++round) {
         SCOPED_TRACE(round);
         Buffer here(Kind::kPool, kLength);

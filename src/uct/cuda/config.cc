@@ -33,11 +33,11 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::mappings>("MAPPINGS", "256",
                              "The most allocations of other processes that are mapped at a time.",
                              {.least = "1", .most = "65536"}),
-    field<&Config::relay>("RELAY", "64mb",
+    field<&Config::relay>("RELAY", "28mb",
                           "Memory of a device for messages between memory that no other process "
                           "can open, at either end: the sender's device writes to it. Taken when "
-                          "the first such message is received; in pieces of 8 MiB, of which a "
-                          "sender gets four. 0: such messages are staged.",
+                          "the first such message is received; in windows of 4 MiB, of which a "
+                          "sender gets up to three. 0: such messages are staged.",
                           {"0", "1gb"}),
     field<&Config::resident>(
         "RESIDENT", "n",

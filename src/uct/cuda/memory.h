@@ -39,7 +39,9 @@ class CudaMemory final : public ucs::MemoryDetector {
                        ucs::AsyncCopy** copy) override;
     ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
                           ucs::AsyncCopy** copy) override;
-    std::span<std::byte> take_window(const void* beside) override { return relay_.take(beside); }
+    std::span<std::byte> take_window(const void* beside, size_t held) override {
+        return relay_.take(beside, held);
+    }
     void put_window(std::span<std::byte> window, bool is_lost) override {
         relay_.put(window, is_lost);
     }

@@ -7,7 +7,7 @@
 
 namespace uct::cuda {
 
-std::span<std::byte> RelayMemory::take(const void* beside) {
+std::span<std::byte> RelayMemory::take(const void* beside, size_t held) {
     if (windows_ == 0) return {};
     CopyContext* const context = engine_.context_of(engine_.look_up(beside));
     if (context == nullptr) return {};
@@ -22,7 +22,7 @@ std::span<std::byte> RelayMemory::take(const void* beside) {
         return {};
     }
     Ring& ring = **known;
-    if (ring.free.empty()) return {};
+    if (ring.free.size() <= held) return {};
     std::byte* const window = ring.free.back();
     ring.free.pop_back();
     return {window, kWindow};

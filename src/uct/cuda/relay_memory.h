@@ -18,7 +18,7 @@ namespace uct::cuda {
 // write to unasked is freed: what the peer has mapped stays that memory. Any thread.
 class RelayMemory {
   public:
-    static constexpr size_t kWindow = 8 << 20;
+    static constexpr size_t kWindow = 4 << 20;
 
     // @param bytes  of each device, in whole windows; 0: none
     RelayMemory(CopyEngine& engine, Mappings& mappings, size_t bytes)
@@ -26,7 +26,7 @@ class RelayMemory {
     RelayMemory(const RelayMemory&) = delete;
 
     // As ucs::MemoryDetector::take_window().
-    std::span<std::byte> take(const void* beside);
+    std::span<std::byte> take(const void* beside, size_t held);
     void put(std::span<std::byte> window, bool is_lost);
 
   private:

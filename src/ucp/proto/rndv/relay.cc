@@ -20,7 +20,8 @@ bool Relay::find_window(Inflow& inflow, const TagReceive& receive) {
     if (!inflow.unused.empty()) return true;
     Endpoint* const endpoint = endpoints_.find(receive.sender);
     if (inflow.parts == kWindows || endpoint == nullptr) return false;
-    RelayWindow window{inflow.device->take_window(receive.buffer.device_bytes().data()), {}};
+    RelayWindow window{
+        inflow.device->take_window(receive.buffer.device_bytes().data(), inflow.parts), {}};
     if (window.bytes.empty()) return false;
     if (!direct_.describe(*endpoint, window.bytes, nullptr, &window.described) ||
         window.described.has_handle == 0) {
@@ -53,6 +54,14 @@ bool Relay::receive(Request& receive, const ucs::MemoryExport& theirs) {
     return true;
 }
 
+// As few parts as the windows' size allows, but one for each window where the message is long
+// enough; all alike.
+size_t Relay::part_length(size_t message, size_t window) {
+    const size_t parts = std::max((message + window - 1) / window,
+                                  std::clamp<size_t>(message / kLeastPart, 1, kWindows));
+    return std::min(ucs::align_up((message + parts - 1) / parts, kAlignment), window);
+}
+
 void Relay::begin_part(Inflow& inflow, Transit& transit) {
     const TagReceive& receive = transit.part();
     Endpoint* const endpoint = endpoints_.find(receive.sender);
@@ -62,10 +71,8 @@ void Relay::begin_part(Inflow& inflow, Transit& transit) {
         return;
     }
     const RelayWindow& window = inflow.unused.back();
-    // The windows are filled at once, and no small piece is left over behind them.
-    const size_t share = ucs::align_up(receive.wanted / kWindows + 1, kAlignment);
-    const size_t length = std::min(
-        {std::max(share, kLeastPart), window.bytes.size(), receive.wanted - transit.asked});
+    const size_t length =
+        std::min(part_length(receive.wanted, window.bytes.size()), receive.wanted - transit.asked);
     part->emplace<RelayPart>(this, &inflow, &transit, window, uint64_t{transit.asked},
                              static_cast<uint32_t>(length), false);
     part->endpoint = endpoint;

@@ -34,7 +34,8 @@ namespace ucp {
 //
 // A sender's messages take their turns at its windows, in their order. It has some as long as it
 // has messages here, and shares them with nobody: what it does not fill, since its processor makes
-// no progress, keeps nobody else's messages waiting. Who finds no windows is staged.
+// no progress, keeps nobody else's messages waiting. Who finds no windows is staged. Three keep the
+// sender's device busy: while it writes to one, another one is emptied and the third asked for.
 //
 // A window that a sender may still write to when its endpoint fails is not used again: its memory
 // is freed, and stays what the sender has mapped.
@@ -70,7 +71,7 @@ class Relay {
     static constexpr size_t kLeast = 64 << 10;  // shorter messages are staged
     static constexpr size_t kLeastPart = 1 << 20;
     static constexpr size_t kAlignment = 4096;  // of parts in the message
-    static constexpr unsigned kWindows = 4;     // of a sender
+    static constexpr unsigned kWindows = 3;     // of a sender
 
     struct RelayWindow {
         std::span<std::byte> bytes;
@@ -110,6 +111,7 @@ class Relay {
         bool is_stored;  // the peer does not write there any more
     };
 
+    static size_t part_length(size_t message, size_t window);
     static void part_ended(Request& request);
     bool find_window(Inflow& inflow, const TagReceive& receive);
     static void give_back(Inflow& inflow);
