@@ -239,9 +239,11 @@ TEST_P(CopyThreadsTest, WakeUpWhoSleeps) {
 
 // Where there may be no more threads copies go on without.
 TEST_P(CopyThreadsTest, NoThreadsAreNoFailure) {
-    threads.set_spawn([](const std::function<void()>&) -> std::thread {
-        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
-    });
+    threads.set_spawn(
+        [](std::function<void()>) -> std::thread {  // NOLINT(performance-unnecessary-value-param)
+            throw std::system_error(
+                std::make_error_code(std::errc::resource_unavailable_try_again));
+        });
     Bytes bytes(16 << 20);
     Done done;
     ASSERT_EQ(queue.start(group, bytes.put(), &done), UCS_INPROGRESS);
