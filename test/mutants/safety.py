@@ -128,9 +128,9 @@ MUTANTS = {
         {"    if (now < tracker_->next_event()) return;\n    tracker_->disarm": "    tracker_->disarm"},
         ("ucp_proto_test",), "*InPlace*"),
     "accounts that were forgotten are found again": (
-        "src/ucp/runtime/peer_memory.h",
-        {"                recent_ = {};\n": ""},
-        ("ucp_test",), "PeerMemory*"),
+        "src/ucp/runtime/interface_set.h",
+        {"return peers_.generation() + peer_memory_.generation();": "return peers_.generation();"},
+        ("ucp_test",), "*GreedySender.IsCountedAlso*"),
     "a settled worker does not hear of what waits": (
         "src/ucp/endpoint/send_queue.cc",
         {"        host_->is_settled = false;\n        has_backlog_ = true;\n": "        has_backlog_ = true;\n"},

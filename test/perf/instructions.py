@@ -32,12 +32,11 @@ ARMED_EXTRA = 10  # two of them tell a counted send from one of device memory
 SENDS = {"fifo": 80, "ring": 80, "dc": 133, "rc": 101}  # with a disarmed tracker
 POSTED_RECEIVE = 105
 # Within a host, from so many peers: a call of progress that finds nothing, and what a message costs its receiver that
-# comes before its receive, from the call that finds it to the end. Of eight peers some share their place among the accounts
-# that were asked for lately, by chance of their uuids: some 20 more for each two.
+# comes before its receive, from the call that finds it to the end.
 LOOKS = {1: 90, 64: 90}
-LATE = {1: 545, 8: 600}
+LATE = {1: 480, 8: 480}
 # A call of progress that brings a message for which a receive waits, beside so many receives from anybody for others.
-BESIDE = {0: 335, 16: 390, 512: 390}
+BESIDE = {0: 315, 16: 380, 512: 380}
 # A message of 16 KiB within a host that is announced, one of a window, without its copy: the send, the receiver's
 # progress with the copy's part in it, the sender's progress.
 ANNOUNCED = {"announce": 1240, "fetch": 2140, "end": 450}

@@ -78,7 +78,8 @@ struct EndpointHost {
     uint32_t flushes = 0;
 
     const uint64_t uuid;
-    std::vector<std::byte> address;  // the worker's, packed: peers are greeted with it
+    std::vector<std::byte> address;  // the worker's, packed
+    std::vector<std::byte> hello;    // what peers are greeted with: HelloHeader, the address
     RequestPool& requests;
     InterfaceSet& interfaces;
     DomainSet& domains;  // that buffers are registered with

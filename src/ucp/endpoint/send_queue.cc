@@ -477,12 +477,7 @@ void Endpoint::queue_hello() {
         greeting_ = Greeting::kPosted;
         return;
     }
-    const HelloHeader header{host_->uuid};
-    const auto& address = host_->address;
-    std::vector<std::byte> message(sizeof(header) + address.size());
-    std::memcpy(message.data(), &header, sizeof(header));
-    std::memcpy(message.data() + sizeof(header), address.data(), address.size());
-    queue_control(AmId::kHello, message, ControlMessage::Then::kGreeted);
+    queue_control(AmId::kHello, host_->hello, ControlMessage::Then::kGreeted);
 }
 
 void Endpoint::queue_control(AmId id, std::span<const std::byte> message,
@@ -497,9 +492,9 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message,
     // Most messages find room at once and need not be copied.
     const bool is_first =
         backlog_ == nullptr || (backlog_->controls.is_empty() && !backlog_->controls.is_waiting());
-    if (is_first && then == ControlMessage::Then::kNothing) {
+    if (is_first && then != ControlMessage::Then::kMarked) {
         const ucs_status_t posted = ControlMessage::post(scalable_lane(), id, message);
-        if (posted == UCS_OK) return;
+        if (posted == UCS_OK) return control_posted(then);
         if (posted == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
         if (posted != UCS_ERR_NO_RESOURCE) return fail(posted);
     }

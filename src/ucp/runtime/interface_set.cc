@@ -2,6 +2,7 @@
 #include "ucp/runtime/interface_set.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "ucp/base/sender.h"
@@ -108,7 +109,21 @@ void InterfaceSet::corrupted(void* arg, uct::PeerIdentity* from) {
     self.errors_.cut_off(self.errors_.self, worker, UCS_ERR_IO_ERROR);
 }
 
-void InterfaceSet::too_much(uint64_t account) {
+size_t* InterfaceSet::find_account(uint64_t claimed) {
+    try {
+        size_t* const account = peer_memory_.account_of(payer(claimed));
+        if (sender_ != nullptr) {
+            sender_->account = account;
+            sender_->account_generation = account_generation();
+        }
+        return account;
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+
+void InterfaceSet::too_much(uint64_t claimed) {
+    const uint64_t account = payer(claimed);
     ucs::log_error(
         "worker {:016x} has sent {} bytes that nobody here has received: it is cut off; receive "
         "earlier, send less ahead, or raise UCX_PEER_MEMORY",
@@ -356,12 +371,6 @@ void PeerNames::forget(uint64_t worker) {
     }
     names_.erase(first, last);
     ++generation_;
-}
-
-void PeerNames::find_account(uct::PeerIdentity& peer) const {
-    const uint64_t worker = worker_of(peer);
-    peer.account = worker != 0 ? worker : peer.name;
-    peer.account_generation = generation_;
 }
 
 bool PeerNames::is_listed(uint64_t worker, uint64_t name) const {

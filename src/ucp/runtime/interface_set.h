@@ -45,11 +45,12 @@ class PeerNames {
     }
     // The account that pays for memory of the connection's messages: the worker's, or the name's if
     // the worker is not known.
-    uint64_t account_of(uct::PeerIdentity& peer) const {
-        if (peer.account_generation != generation_) [[unlikely]]
-            find_account(peer);
-        return peer.account;
+    uint64_t account_of(const uct::PeerIdentity& peer) const {
+        const uint64_t worker = worker_of(peer);
+        return worker != 0 ? worker : peer.name;
     }
+    // Another one whenever a connection's worker may be another one.
+    uint32_t generation() const { return generation_; }
     // The worker of that name is a guest, whose messages count for its own endpoint only. Until
     // forget().
     void set_guest(uint64_t name) { guests_.insert(name); }
@@ -66,7 +67,6 @@ class PeerNames {
     void drop(uint64_t name, uint64_t worker);
     // is_from(), where the connection has not been looked up yet, or is another worker's.
     bool find_out(uct::PeerIdentity& peer, uint64_t worker);
-    void find_account(uct::PeerIdentity& peer) const;
     // Has an address told which names the worker bears by the same kind of transport?
     bool is_listed(uint64_t worker, uint64_t name) const;
 
@@ -149,14 +149,17 @@ class InterfaceSet {
     }
     // The name of the connection of the message that is being handled; 0: it has none.
     uint64_t sender_name() const { return sender_ == nullptr ? 0 : sender_->name; }
-    // Whose account the message that is being handled goes to: the worker's if it is known, else
-    // the connection's name. @param claimed  whom it names itself; 0: nobody
-    uint64_t account_of(uint64_t claimed) const {
-        return sender_ == nullptr ? claimed : peers_.account_of(*sender_);
+    // The account in peer_memory() of the message that is being handled: the worker's if it is
+    // known, else that of the connection's name. @param claimed  whom it names itself; 0: nobody
+    // @return null: it is not counted, or there is no memory to count it
+    size_t* account_of(uint64_t claimed) {
+        if (sender_ == nullptr || sender_->account_generation != account_generation()) [[unlikely]]
+            return find_account(claimed);
+        return sender_->account;
     }
     PeerMemory& peer_memory() { return peer_memory_; }
-    // The message that is being handled is more than that account may have: its sender is cut off.
-    void too_much(uint64_t account);
+    // The message that is being handled is more than its account may have: its sender is cut off.
+    void too_much(uint64_t claimed);
     // One line for each peer: what it sends in another's name is dropped.
     void refuse_sender(AmId id, uint64_t claimed);
     // A message was lost for lack of memory.
@@ -237,6 +240,12 @@ class InterfaceSet {
     static constexpr uint32_t kSeldom = 16;
     static constexpr uint32_t kAlone = 4;
 
+    // Both only grow: so the sum is another one when either is.
+    uint32_t account_generation() const { return peers_.generation() + peer_memory_.generation(); }
+    [[gnu::noinline]] size_t* find_account(uint64_t claimed);
+    uint64_t payer(uint64_t claimed) const {
+        return sender_ == nullptr ? claimed : peers_.account_of(*sender_);
+    }
     static void lost(void* self, uint8_t id, const void* data, size_t length);
     static bool admits(void* self, uct::PeerIdentity& from, uint8_t id, const void* data,
                        size_t length);

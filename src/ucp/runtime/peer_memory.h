@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <unordered_map>
 
 namespace ucp {
@@ -25,20 +23,22 @@ class PeerMemory {
 
     void set_limit(size_t bytes) { limit_ = bytes; }
     size_t limit() const { return limit_; }
-    // @param account  the worker's, which stays while something is in it; null: it is not counted
-    // @return false: that is more than the peer may have here; nothing was added
-    bool add(uint64_t worker, size_t bytes, size_t** account) {
-        *account = nullptr;
-        if (worker == 0 || limit_ == SIZE_MAX) return true;
-        size_t& held = account_of(worker);
-        if (!add_to(held, bytes)) return false;
-        *account = &held;
-        return true;
+    // The worker's account: stays while something is in it, and until generation() is another one.
+    // Throws std::bad_alloc. @return null: that worker is not counted
+    size_t* account_of(uint64_t worker) {
+        if (worker == 0 || limit_ == SIZE_MAX) return nullptr;
+        auto found = held_.find(worker);
+        if (found == held_.end()) {
+            if (held_.size() >= most_) forget_empty();
+            found = held_.emplace(worker, 0).first;
+        }
+        return &found->second;
     }
-    // So much more in an account that has something in it.
+    // Of accounts that may be kept by who asked for them.
+    uint32_t generation() const { return generation_; }
     // @return false: that is more than the peer may have here; nothing was added
-    bool add_to(size_t& account, size_t bytes) const {
-        if (bytes > limit_ || account > limit_ - bytes) return false;
+    bool add(size_t& account, size_t bytes) const {
+        if (bytes > limit_ - account) return false;  // no account has more than the limit
         account += bytes;
         return true;
     }
@@ -51,36 +51,16 @@ class PeerMemory {
     static constexpr size_t kFewAccounts = 256;  // nothing is tidied up before
 
   private:
-    // Accounts that were asked for lately, each in the place that its number has.
-    struct Recent {
-        uint64_t worker = 0;  // 0: none
-        size_t* account = nullptr;
-    };
-    static constexpr size_t kRecent = 64;
-
-    size_t& account_of(uint64_t worker) {
-        Recent& recent = recent_[worker % kRecent];
-        if (recent.worker != worker) [[unlikely]]
-            recent = {worker, &find_account(worker)};
-        return *recent.account;
-    }
-    [[gnu::noinline]] size_t& find_account(uint64_t worker) {
-        auto found = held_.find(worker);
-        if (found == held_.end()) {
-            if (held_.size() >= most_) {
-                recent_ = {};
-                std::erase_if(held_, [](const auto& account) { return account.second == 0; });
-                most_ = std::max(kFewAccounts, 2 * held_.size());
-            }
-            found = held_.emplace(worker, 0).first;
-        }
-        return found->second;
+    void forget_empty() {
+        ++generation_;
+        std::erase_if(held_, [](const auto& account) { return account.second == 0; });
+        most_ = std::max(kFewAccounts, 2 * held_.size());
     }
 
     size_t limit_ = SIZE_MAX;
     std::unordered_map<uint64_t, size_t> held_;  // bytes, by worker
     size_t most_ = kFewAccounts;                 // accounts, before those without bytes go
-    std::array<Recent, kRecent> recent_;
+    uint32_t generation_ = 0;
 };
 
 // What one message takes of its sender's memory here, until it goes.
@@ -90,16 +70,11 @@ class HeldBytes {
     ~HeldBytes() { release(); }
     HeldBytes(HeldBytes&&) = delete;
 
-    // Without memory for the account the message is not counted.
+    // @param account  PeerMemory::account_of()
     // @return false: there is no room; nothing is held
-    bool open(PeerMemory& memory, uint64_t worker, size_t bytes) {
-        size_t* account;
-        try {
-            if (!memory.add(worker, bytes, &account)) return false;
-        } catch (const std::bad_alloc&) {
-            return true;
-        }
-        if (account == nullptr || bytes == 0) return true;
+    bool open(const PeerMemory& memory, size_t* account, size_t bytes) {
+        if (account == nullptr) return true;
+        if (!memory.add(*account, bytes)) return false;
         account_ = account;
         bytes_ = bytes;
         return true;
@@ -107,7 +82,7 @@ class HeldBytes {
     // So much more. @return false: there is no room; what was held still is
     bool grow(const PeerMemory& memory, size_t bytes) {
         if (bytes_ == 0) return true;
-        if (!memory.add_to(*account_, bytes)) return false;
+        if (!memory.add(*account_, bytes)) return false;
         bytes_ += bytes;
         return true;
     }

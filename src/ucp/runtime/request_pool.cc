@@ -44,6 +44,8 @@ RequestPool::RequestPool(const UserArea& area, Gate& gate, DeferredWork& work, W
       memory_({.name = "requests",
                .object_size = sizeof(Request) + area.size,
                .alignment = 64,
+               // The first message of a program waits for what is made here, and for its pages.
+               .objects_at_first = 8,
                .source = &chunks_}) {}
 
 RequestPool::~RequestPool() = default;

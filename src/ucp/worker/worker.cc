@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 
 #include "ucp/bulk/threads/thread_pool.h"
 #include "ucp/endpoint/flush.h"
@@ -114,6 +115,12 @@ ucs_status_t Worker::open() {
     if (status == UCS_OK) {
         interfaces_.choose_atomics(config().atomics);
         status = planner_.adopt_address(&host_.address);
+    }
+    if (status == UCS_OK) {
+        const HelloHeader header{host_.uuid};
+        const auto bytes = std::as_bytes(std::span(&header, 1));
+        host_.hello.assign(bytes.begin(), bytes.end());
+        host_.hello.insert(host_.hello.end(), host_.address.begin(), host_.address.end());
     }
     // Made now, since ucp_worker_signal() may be called from any thread and must find it.
     Wakeup* made = nullptr;

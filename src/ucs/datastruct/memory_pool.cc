@@ -26,6 +26,7 @@ MemoryPool::MemoryPool(const Options& options)
       options_(options) {
     if (options_.source == nullptr) options_.source = &heap;
     options_.objects_per_chunk = std::max<size_t>(options_.objects_per_chunk, 1);
+    if (options_.objects_at_first == 0) options_.objects_at_first = options_.objects_per_chunk;
 }
 
 MemoryPool::~MemoryPool() {
@@ -49,7 +50,8 @@ bool MemoryPool::grow() {
     } catch (const std::bad_alloc&) {
         return false;
     }
-    const size_t count = std::min(options_.objects_per_chunk, options_.max_objects - capacity_);
+    const size_t count = std::min({options_.objects_per_chunk, options_.max_objects - capacity_,
+                                   std::max(options_.objects_at_first, capacity_)});
     if (count == 0) return false;
 
     // One alignment more, since a source promises less alignment than an object may ask for.

@@ -42,6 +42,9 @@ class MemoryPool {
         size_t alignment = 16;      // a power of two, at most a page
         size_t aligned_offset = 0;  // the byte of an object that is aligned: after a header, say
         size_t objects_per_chunk = 64;  // at least 1
+        // Of the first chunk; the next ones double what there is, up to objects_per_chunk. 0: as
+        // all others.
+        size_t objects_at_first = 0;
         size_t max_objects = SIZE_MAX;
         ChunkSource* source = nullptr;  // null: the heap
     };

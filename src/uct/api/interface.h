@@ -43,9 +43,9 @@ struct PeerIdentity {
     // The worker's: whom it takes the name for.
     uint64_t worker = 0;
     uint32_t generation = 0;
-    // The worker's: whose memory here its messages take up.
+    // The worker's: where the memory here that its messages take up is counted.
     uint32_t account_generation = 0;
-    uint64_t account = 0;
+    size_t* account = nullptr;
     bool was_refused = false;
     bool is_over = false;  // the worker hears nothing more of it: the transport ends it
     bool is_lane = false;  // Endpoint::set_peer() says whose it is; there is no name

@@ -51,8 +51,7 @@ ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& pa
     opened->places_ = senders;
     for (uint32_t place = 0; place < senders; ++place) opened->senders_[place] = nobody();
     opened->inbox_->set_wake_descriptor(opened->wake_descriptor());
-    opened->next_message_ = opened->inbox_->watch();
-    opened->interest_.await({&opened->next_message_, 1}, control::kNumberMask);
+    opened->interest_.await({&opened->inbox_->awaited(), 1}, control::kNumberMask);
     *interface = std::move(opened);
     return UCS_OK;
 }
@@ -93,12 +92,6 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
 
 template <typename Take>
 [[gnu::always_inline]] inline unsigned FifoInterface::hand_over(Take take) {
-    // Runs also when a handler throws.
-    struct Watching {
-        AwaitedWord& next;
-        const Inbox& queue;
-        ~Watching() { next = queue.watch(); }
-    } const watching{next_message_, *inbox_};
     SenderScope sender(params_.am_table);
     return take(
         [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t place) {

@@ -36,17 +36,13 @@ class FifoInterface final : public SmInterface {
     void announced(uint32_t place, std::span<const std::byte> who);
     ucs_status_t fall_asleep() override;
     void wake_up() override { inbox_->disarm(); }
-    void look_after_queues() override {
-        inbox_->look_after_senders();
-        next_message_ = inbox_->watch();
-    }
+    void look_after_queues() override { inbox_->look_after_senders(); }
     bool awaits_late() const override { return inbox_->has_holes(); }
     unsigned take_late() override;
 
     const KeyTable& keys_;
     JointCopyPartner partner_;
     std::unique_ptr<Inbox> inbox_;
-    AwaitedWord next_message_{};
     std::unique_ptr<PeerIdentity[]> senders_;             // by place in the queue
     uint32_t places_ = 0;                                 // of senders
     std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  // of peers, by the segment's nonce

@@ -44,6 +44,7 @@ Inbox::Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout)
           reinterpret_cast<std::atomic<uint32_t>*>(segment->base() + layout.buffer_table())),
       senders_(reinterpret_cast<SenderRecord*>(segment->base() + layout.sender_table())),
       segment_(std::move(segment)) {
+    move_to(next_);
     // The other parts of fresh shared memory are zero, which is what they begin with.
     const Process self = Process::self();
     header_->magic = QueueHeader::kMagic;
@@ -92,7 +93,8 @@ void Inbox::publish() {
         for (auto hole = std::ranges::find_if(holes_, is_next); hole != holes_.end();
              hole = std::ranges::find_if(holes_, is_next)) {
             header_->head.fetch_add(1, std::memory_order_acq_rel);
-            hole->number = next_++;
+            hole->number = next_;
+            move_to(next_ + 1);
         }
         tail = std::ranges::min(holes_, {}, &Hole::number).number;
     }

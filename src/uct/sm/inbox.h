@@ -45,11 +45,9 @@ class Inbox {
 
     const SegmentName& name() const { return segment_->name(); }
 
-    bool has_message() const { return watch().is_as_expected(control::kNumberMask); }
-    // Where the next message will be seen, by control::kNumberMask: good until one is taken.
-    AwaitedWord watch() const {
-        return {&slots_[next_ & mask_].control, control::number_bits(next_)};
-    }
+    bool has_message() const { return awaited_.is_as_expected(control::kNumberMask); }
+    // Where the next message will be seen, by control::kNumberMask.
+    const AwaitedWord& awaited() const { return awaited_; }
 
     // Take at most `most` messages, no more after one that sets `is_enough`. deliver(id, data,
     // length, descriptor, sender) -> bool: true if the descriptor was kept; `sender` is the place
@@ -60,12 +58,16 @@ class Inbox {
                                          const bool& is_enough = AmTable::kNever) {
         unsigned count = 0;
         do {
-            const uint64_t number = next_;
-            Slot& slot = slots_[number & mask_];
-            const uint64_t word = slot.control.load(std::memory_order_acquire);
-            const uint32_t beyond = control::beyond(word, number);
+            const uint64_t word = awaited_.word->load(std::memory_order_acquire);
+            const uint32_t beyond = control::beyond(word, awaited_.expected);
             if (!control::is_of_message(beyond)) break;
-            fetch_ahead(number, count);
+            Slot& slot = awaited_slot();
+            if (count == 0) {
+                // At the end of a lap this is the line of no slot.
+                prefetch_to_read(&slot + 1);
+            } else {
+                fetch_further(next_, count);
+            }
             const size_t length = control::length(word);
             const uint32_t sender = beyond >> control::kNumberBits;
             if ((word & (control::kInBuffer | control::kAnnouncement)) == 0) [[likely]] {
@@ -143,7 +145,7 @@ class Inbox {
     // How many messages were taken.
     uint64_t taken() const { return next_; }
     // Some of what was taken has come to nothing. The end follows; a sender finds it so.
-    void disown() { next_ = ~uint64_t{0}; }
+    void disown() { move_to(~uint64_t{0}); }
     // Handlers still keep buffers.
     bool has_kept() const { return kept_ != 0; }
 
@@ -228,13 +230,6 @@ class Inbox {
     // A line takes as long as several messages do. One is fetched ahead at first, since those that
     // are not written yet are the sender's; where one message follows the other, the sender is
     // ahead, and more of its lines may be taken.
-    void fetch_ahead(uint64_t number, unsigned consumed) {
-        if (consumed == 0) {
-            prefetch_to_read(&slots_[(number + 1) & mask_]);
-        } else {
-            fetch_further(number, consumed);
-        }
-    }
     void fetch_further(uint64_t number, unsigned consumed) {
         constexpr unsigned kAhead = 8;
         if (consumed == 1) {
@@ -243,8 +238,16 @@ class Inbox {
         prefetch_to_read(&slots_[(number + kAhead) & mask_]);
     }
     void consume() {
-        ++next_;
+        move_to(next_ + 1);
         if ((next_ & publish_mask_) == 0) publish();
+    }
+    // The word that is awaited is the first of its slot.
+    Slot& awaited_slot() const {
+        return *reinterpret_cast<Slot*>(const_cast<std::atomic<uint64_t>*>(awaited_.word));
+    }
+    void move_to(uint64_t number) {
+        next_ = number;
+        awaited_ = {&slots_[number & mask_].control, control::number_bits(number)};
     }
     void publish();
     // The next message is missing for the second time.
@@ -262,6 +265,7 @@ class Inbox {
     }
 
     uint64_t next_ = ucs::first_number();  // number of the next message
+    AwaitedWord awaited_{};                // of its slot
     Slot* slots_;
     uint64_t mask_;
     uint64_t publish_mask_;  // 0 while there are holes

@@ -88,18 +88,19 @@ constexpr uint64_t number_bits(uint64_t number) {
 }
 // What the upper half of a word says beyond the message's number: of a word of that message, the
 // sender's place in the upper bits, and 0 in the lower ones.
-constexpr uint32_t beyond(uint64_t word, uint64_t number) {
-    return static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1);
+// @param expected  number_bits() of the message
+constexpr uint32_t beyond(uint64_t word, uint64_t expected) {
+    return static_cast<uint32_t>((word - expected) >> 32);
 }
 constexpr bool is_of_message(uint32_t beyond) {
     return (beyond & ((1u << kNumberBits) - 1)) == 0;
 }
 constexpr bool is_message(uint64_t word, uint64_t number) {
-    return is_of_message(beyond(word, number));
+    return is_of_message(beyond(word, number_bits(number)));
 }
 // Where is_message().
 constexpr uint32_t sender(uint64_t word, uint64_t number) {
-    return beyond(word, number) >> kNumberBits;
+    return beyond(word, number_bits(number)) >> kNumberBits;
 }
 constexpr uint8_t id(uint64_t word) {
     return word >> kIdShift & kIdMask;

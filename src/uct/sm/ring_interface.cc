@@ -90,7 +90,7 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
     auto made = std::make_unique<RingEndpoint>(*this, *inbox);
     watches_.reserve(inboxes_.size() + 1);
     inboxes_.push_back(std::move(inbox));
-    watches_.push_back(inboxes_.back()->queue->watch());
+    watches_.push_back(inboxes_.back()->queue->awaited());
     await_messages();
     *endpoint = std::move(made);
     return UCS_OK;
@@ -118,7 +118,7 @@ void RingInterface::drop_orphans() {
     });
     if (gone == 0) return;
     watches_.clear();
-    for (const auto& inbox : inboxes_) watches_.push_back(inbox->queue->watch());
+    for (const auto& inbox : inboxes_) watches_.push_back(inbox->queue->awaited());
     await_messages();
 }
 
@@ -132,7 +132,7 @@ void RingInterface::drop_orphans() {
         std::vector<AwaitedWord>& watches;
         const size_t index;
         const Inbox& queue;
-        ~Watching() { watches[index] = queue.watch(); }
+        ~Watching() { watches[index] = queue.awaited(); }
     } const watching{watches_, index, *inbox.queue};
     return inbox.queue->poll(
         config_.max_poll,

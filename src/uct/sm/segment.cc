@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <climits>
-#include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -22,10 +23,35 @@ namespace uct::sm {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr size_t kNameRoom = 64;
+// A short path or the name of a file. Not by snprintf(): a lane waits for the first of these, and
+// the first snprintf() of a process takes several microseconds.
+class ShortName {
+  public:
+    ShortName& operator<<(std::string_view part) {
+        length_ += part.copy(text_ + length_, sizeof(text_) - 1 - length_);
+        return *this;
+    }
+    ShortName& operator<<(uint32_t number) {
+        char digits[16];
+        const char* const end = std::to_chars(std::begin(digits), std::end(digits), number).ptr;
+        return *this << std::string_view(digits, end - digits);
+    }
+    ShortName& add_hex(uint64_t number) {
+        char digits[16];
+        for (size_t i = std::size(digits); i-- > 0; number >>= 4)
+            digits[i] = "0123456789abcdef"[number & 0xf];
+        return *this << std::string_view(digits, sizeof(digits));
+    }
+    const char* c_str() const { return text_; }
+    std::string_view view() const { return {text_, length_}; }
 
-void file_name(uint64_t nonce, char (&text)[kNameRoom]) {
-    std::snprintf(text, sizeof(text), "swiftlane-%016llx", static_cast<unsigned long long>(nonce));
+  private:
+    char text_[64] = {};
+    size_t length_ = 0;
+};
+
+ShortName file_name(uint64_t nonce) {
+    return (ShortName() << "swiftlane-").add_hex(nonce);
 }
 
 // Does the link of a descriptor in /proc begin like this?
@@ -84,9 +110,7 @@ SharedSegment::~SharedSegment() {
 ucs_status_t SharedSegment::create(size_t size, void* hint, bool fixed,
                                    std::unique_ptr<SharedSegment>* segment) {
     const uint64_t nonce = ucs::unique_id();
-    char name[kNameRoom];
-    file_name(nonce, name);
-    const int descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int descriptor = memfd_create(file_name(nonce).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (descriptor < 0) {
         ucs::log_debug("no shared memory: {}", std::strerror(errno));
         return errno == EMFILE || errno == ENFILE ? UCS_ERR_NO_RESOURCE : UCS_ERR_UNSUPPORTED;
@@ -108,25 +132,22 @@ ucs_status_t SharedSegment::create(size_t size, void* hint, bool fixed,
 
 // --- those of others
 
-int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind) {
-    char path[64], own_path[64];
-    std::snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, descriptor);
+int open_descriptor_of(uint32_t pid, uint32_t descriptor, std::string_view kind) {
+    const ShortName path = ShortName() << "/proc/" << pid << "/fd/" << descriptor;
     // Looked at before it is opened, since opening a device may do something, and after, since the
     // owner may have closed it and opened another in between.
-    if (!links_to(path, kind)) return -1;
-    const int opened = open(path, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (!links_to(path.c_str(), kind)) return -1;
+    const int opened = open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (opened < 0) return -1;
-    std::snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", opened);
-    if (links_to(own_path, kind)) return opened;
+    const ShortName own_path = ShortName() << "/proc/self/fd/" << static_cast<uint32_t>(opened);
+    if (links_to(own_path.c_str(), kind)) return opened;
     close(opened);
     return -1;
 }
 
 ucs_status_t attach_segment(const SegmentName& name, MappedMemory* mapping) {
-    char kind[kNameRoom + 8], file[kNameRoom];
-    file_name(name.nonce, file);
-    std::snprintf(kind, sizeof(kind), "/memfd:%s", file);
-    const int descriptor = open_descriptor_of(name.pid, name.descriptor, kind);
+    const ShortName kind = ShortName() << "/memfd:" << file_name(name.nonce).view();
+    const int descriptor = open_descriptor_of(name.pid, name.descriptor, kind.view());
     if (descriptor < 0) return UCS_ERR_UNREACHABLE;
     struct stat info;
     const bool is_sound = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) &&

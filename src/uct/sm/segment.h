@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "ucs/type/status.h"
 
@@ -73,6 +74,6 @@ class SharedSegment {
 ucs_status_t attach_segment(const SegmentName& name, MappedMemory* mapping);
 
 // Open a descriptor of another process if it is of the kind that `kind` begins with, else -1.
-int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind);
+int open_descriptor_of(uint32_t pid, uint32_t descriptor, std::string_view kind);
 
 }  // namespace uct::sm

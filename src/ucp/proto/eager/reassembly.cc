@@ -19,7 +19,7 @@ void Reassembly::clear() {
 
 bool Reassembly::charge_more(HeldBytes& held, uint64_t sender, size_t bytes) {
     if (held.grow(interfaces_.peer_memory(), bytes)) return true;
-    interfaces_.too_much(interfaces_.account_of(sender));
+    interfaces_.too_much(sender);
     return false;
 }
 

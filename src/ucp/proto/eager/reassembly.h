@@ -50,10 +50,9 @@ class Reassembly {
     // @param sender  whom the message names
     // @return false: that worker has too much here, and is cut off
     bool charge(HeldBytes& held, uint64_t sender, size_t bytes) {
-        const uint64_t account = interfaces_.account_of(sender);
-        if (held.open(interfaces_.peer_memory(), account, bytes)) [[likely]]
+        if (held.open(interfaces_.peer_memory(), interfaces_.account_of(sender), bytes)) [[likely]]
             return true;
-        interfaces_.too_much(account);
+        interfaces_.too_much(sender);
         return false;
     }
     // So much more of the same message.

@@ -96,7 +96,7 @@ void Matcher::post_wildcard(ExpectedReceive& receive) {
 }
 
 bool Matcher::adopt(Tag mask) {
-    if (!is_exact_mask(mask) || exact_.size() != 0 || by_tag_.size() != 0) return false;
+    if (!is_exact_mask(mask) || exact_.size() != 0 || kept_ != 0) return false;
     // Those that stand among the wildcards with this mask would not be found where they are sought.
     if (wildcards_ != 0) return false;
     exact_.set_mask(mask);
@@ -124,11 +124,16 @@ void Matcher::withdraw(ExpectedReceive& receive) {
     receive.sequence = 0;
 }
 
-UnexpectedMessage* Matcher::find_in_order(Tag tag, Tag mask) {
-    for (UnexpectedMessage& message : arrived_) {
-        if (tag_matches(message.tag, tag, mask)) return &message;
-    }
-    return nullptr;
+void Matcher::hash(UnexpectedMessage& latest) {
+    if (are_hashed()) return by_tag_.insert(latest);
+    for (UnexpectedMessage& message : arrived_) by_tag_.insert(message);
+    most_unhashed_ = 0;
+}
+
+void Matcher::unhash(UnexpectedMessage& message) {
+    unlink<decltype(by_tag_)::List>(message);
+    by_tag_.removed();
+    if (kept_ == 0) most_unhashed_ = kFewMessages;
 }
 
 }  // namespace ucp

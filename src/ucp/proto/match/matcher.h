@@ -63,6 +63,7 @@ struct UnexpectedMessage {
 template <typename Bucket>
 class TagTable {
   public:
+    using List = Bucket;
     using Element = typename Bucket::value_type;
 
     // @param bits  2 to their power is how many buckets it begins with
@@ -104,8 +105,9 @@ class TagTable {
 // the earliest arrived message that fits it. Receives stand in a hash by tag for each mask, those
 // of more masks than there are such tables in one queue; posting numbers decide between them. So
 // receives that stay, and are many, cost a message that is not for them no more than one would.
-// Messages stand in a hash by tag and in one queue in the order of arrival. Owns no element:
-// requests and messages come from the worker's pools. The tables double when there are more
+// Messages stand in one queue in the order of arrival, and while there are, or have been, more than
+// a few since none was there, in a hash by tag as well. Owns no element: requests and messages come
+// from the worker's pools. The tables double when there are more
 // elements than buckets, which is the only allocation, and rare.
 //
 // The *exact mask* is the one that the program names its messages by: full in Open MPI, all but two
@@ -113,8 +115,6 @@ class TagTable {
 // posted. It is taken over from a receive that comes while nothing is posted or kept.
 class Matcher {
   public:
-    // May a posted receive take a message of this tag? If not, none does.
-    bool may_expect(Tag tag) { return wildcards_ != 0 || !exact_.bucket(tag).empty(); }
     // The receive that an arriving message belongs to, taken out of the queues; null if none.
     ExpectedReceive* take_expected(Tag tag) {
         if (wildcards_ != 0) [[unlikely]]
@@ -132,7 +132,7 @@ class Matcher {
     }
     // Post a receive; the caller has found no message for it.
     void post(ExpectedReceive& receive) {
-        receive.sequence = ++posted_;
+        receive.sequence = ++receives_;
         if (receive.mask == exact_mask() || adopt(receive.mask)) [[likely]] {
             exact_.insert(receive);
         } else {
@@ -144,33 +144,32 @@ class Matcher {
 
     // The earliest message that fits, left in the queues; null if none.
     UnexpectedMessage* find_unexpected(Tag tag, Tag mask) {
-        if (mask != exact_mask()) [[unlikely]]
-            return find_in_order(tag, mask);
-        for (UnexpectedMessage& message : by_tag_.bucket(tag)) {
-            if (tag_matches(message.tag, tag, mask)) return &message;
-        }
-        return nullptr;
+        if (are_hashed() && mask == exact_mask()) return find_in(by_tag_.bucket(tag), tag, mask);
+        return find_in(arrived_, tag, mask);
     }
     // Keep a message; the caller has found no receive for it.
     void keep(UnexpectedMessage& message) {
-        by_tag_.insert(message);
         arrived_.push_back(message);
+        if (++kept_ > most_unhashed_) [[unlikely]]
+            hash(message);
     }
     void remove(UnexpectedMessage& message) {
-        auto& bucket = by_tag_.bucket(message.tag);
-        bucket.erase(bucket.iterator_to(message));
-        by_tag_.removed();
-        arrived_.erase(arrived_.iterator_to(message));
+        --kept_;
+        unlink<decltype(arrived_)>(message);
+        if (are_hashed()) [[unlikely]]
+            unhash(message);
     }
 
-    // Receives posted so far.
-    uint64_t posted() const { return posted_; }
+    // Receives so far: posted, or noted as they found their message here.
+    uint64_t receives() const { return receives_; }
+    void note_found() { ++receives_; }
+    // Is a receive posted, whatever it is for?
     bool has_expected() const { return exact_.size() + wildcards_ != 0; }
     // Receives whose messages the program waits for next, as far as it can be told: receives that
     // do not name their messages, and have stood since before one that did, may stand for ever, as
     // those for questions of peers do.
     size_t awaited() const { return exact_.size() + (are_wildcards_standing_ ? 0 : wildcards_); }
-    size_t unexpected_count() const { return by_tag_.size(); }
+    size_t unexpected_count() const { return kept_; }
 
     // Withdraw all receives and hand each to `taker`, which may free it.
     template <typename Taker>
@@ -200,8 +199,26 @@ class Matcher {
     // What programs have beside the exact one: any source, any tag, both.
     static constexpr size_t kMasks = 4;
     static constexpr unsigned kFewBits = 6;
+    // To look at so many messages takes no longer than to keep one in the hash.
+    static constexpr size_t kFewMessages = 4;
 
-    UnexpectedMessage* find_in_order(Tag tag, Tag mask);
+    // Without what erase() returns, which takes as long as the rest.
+    template <typename List>
+    static void unlink(UnexpectedMessage& message) {
+        List::node_algorithms::unlink(List::value_traits::to_node_ptr(message));
+    }
+    template <typename List>
+    static UnexpectedMessage* find_in(List& list, Tag tag, Tag mask) {
+        for (UnexpectedMessage& message : list) {
+            if (tag_matches(message.tag, tag, mask)) return &message;
+        }
+        return nullptr;
+    }
+    // All messages are in by_tag_; else none is.
+    bool are_hashed() const { return most_unhashed_ == 0; }
+    // The latest message, and all others where they are not.
+    [[gnu::noinline]] void hash(UnexpectedMessage& latest);
+    [[gnu::noinline]] void unhash(UnexpectedMessage& message);
     ExpectedReceive* take_earliest(Tag tag);
     void post_wildcard(ExpectedReceive& receive);
     // Make it the exact mask, if it is fit for that and nothing depends on the other one.
@@ -213,7 +230,9 @@ class Matcher {
     uint64_t last_wildcard_ = 0;  // number of the one that was posted last
     // One of the exact mask that was posted behind all of these was the last that was taken.
     bool are_wildcards_standing_ = false;
-    uint64_t posted_ = 0;
+    uint64_t receives_ = 0;
+    size_t kept_ = 0;                      // messages
+    size_t most_unhashed_ = kFewMessages;  // of them; 0: are_hashed()
     TagTable<UnexpectedMessage::List<&UnexpectedMessage::bucket_hook>> by_tag_;
     UnexpectedMessage::List<&UnexpectedMessage::order_hook> arrived_;
     // Of other masks, one each; those behind the first `masks_` have had none.

@@ -171,10 +171,9 @@ class TagEngine : MessageProtocol {
     void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode, uint64_t stamp,
                      const OpParams& params);
     MessageTimes::Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
-    uint64_t receives() const { return matcher_.posted() + found_; }
     void note_found() {
-        ++found_;
-        last_found_ = receives();
+        matcher_.note_found();
+        last_found_ = matcher_.receives();
     }
     Turns::Place place_of_next(const Endpoint& endpoint);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
@@ -183,7 +182,7 @@ class TagEngine : MessageProtocol {
     void acknowledge(uint64_t sender, uint64_t sync_request);
     void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,
                  uint64_t sync_sender, uint64_t sync_request);
-    // A message of on_message(): it may have a receive, or has none.
+    // A message of on_message(): receives are posted, of which one may be for it, or none is.
     [[gnu::noinline]] ucs_status_t arrived_late(Tag tag, const std::byte* payload, size_t length);
     [[gnu::noinline]] ucs_status_t arrived_early(Tag tag, const std::byte* payload, size_t length);
     [[gnu::noinline]] void drop_uncharged(TagMessage& message);
@@ -235,8 +234,7 @@ class TagEngine : MessageProtocol {
     std::deque<Announced> announced_;
     bool copies_are_stopped_ = false;
     Turns turns_;              // of long messages
-    uint64_t found_ = 0;       // receives whose message was there: all others are posted
-    uint64_t last_found_ = 0;  // receives, when the last of these was one
+    uint64_t last_found_ = 0;  // Matcher::receives() when a receive last found its message here
     Matcher matcher_;
     static constexpr size_t kSpare = 16;  // places for messages that find no memory
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};

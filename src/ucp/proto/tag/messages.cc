@@ -127,8 +127,8 @@ ucs_status_t TagEngine::on_message(void* arg, void* data, size_t length, uct::Re
     const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(tag);
     length -= sizeof(tag);
     auto& self = *static_cast<TagEngine*>(arg);
-    return self.matcher_.may_expect(tag) ? self.arrived_late(tag, payload, length)
-                                         : self.arrived_early(tag, payload, length);
+    return self.matcher_.has_expected() ? self.arrived_late(tag, payload, length)
+                                        : self.arrived_early(tag, payload, length);
 }
 
 ucs_status_t TagEngine::arrived_late(Tag tag, const std::byte* payload, size_t length) {
@@ -309,8 +309,9 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 // to be fetched are under way.
 Turns::Place TagEngine::place_of_next(const Endpoint& endpoint) {
     const bool is_busy = endpoint.has_backlog() || requests_.has_named() || !announced_.empty();
-    return turns_.next(endpoint, {receives(), matcher_.awaited(), last_found_ == receives()},
-                       is_busy);
+    return turns_.next(
+        endpoint, {matcher_.receives(), matcher_.awaited(), last_found_ == matcher_.receives()},
+        is_busy);
 }
 
 MessageTimes::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer,

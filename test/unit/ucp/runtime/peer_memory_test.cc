@@ -139,6 +139,31 @@ TEST_P(GreedySender, OfBeginningsWithoutEndsIsCutOff) {
     pass(kReceiver, kModest);
 }
 
+// Connections keep the account of their peer; which is not the one that they have kept when it has
+// been forgotten meanwhile.
+TEST_P(GreedySender, IsCountedAlsoWhenItsAccountWasForgotten) {
+    const uint64_t peer = cluster_.uuid(kGreedy);
+    const auto send = [&] {
+        const uint64_t data = 1;
+        cluster_.finish(ucp_tag_send_nbx(cluster_.endpoint(kGreedy, kReceiver), &data, sizeof(data),
+                                         1, &kNothing));
+        ASSERT_TRUE(cluster_.until([&] { return held().held(peer) != 0; }));
+    };
+    const auto receive = [&] {
+        uint64_t data = 0;
+        EXPECT_EQ(cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(kReceiver), &data, sizeof(data),
+                                                   1, UINT64_MAX, &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(held().held(peer), 0u);
+    };
+    send();
+    receive();
+    for (uint64_t other = 1; other <= 2 * PeerMemory::kFewAccounts; ++other)
+        ASSERT_NE(held().account_of(other), nullptr);
+    send();
+    receive();
+}
+
 INSTANTIATE_TEST_SUITE_P(Wires, GreedySender, testing::ValuesIn(sender_wires()),
                          [](const auto& info) { return info.param.name; });
 
@@ -146,31 +171,34 @@ TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothingWhenTheyAreMany) {
     PeerMemory memory;
     memory.set_limit(100);
     HeldBytes one, other;
-    EXPECT_TRUE(one.open(memory, 1, 60));
-    EXPECT_TRUE(other.open(memory, 2, 100));
+    EXPECT_TRUE(one.open(memory, memory.account_of(1), 60));
+    EXPECT_TRUE(other.open(memory, memory.account_of(2), 100));
     EXPECT_FALSE(other.grow(memory, 1));
     EXPECT_FALSE(one.grow(memory, 41));
     EXPECT_TRUE(one.grow(memory, 40));
     EXPECT_EQ(memory.held(1), 100u);
     {
         HeldBytes more;
-        EXPECT_FALSE(more.open(memory, 1, 1));
-        EXPECT_TRUE(more.open(memory, 0, SIZE_MAX));
+        EXPECT_FALSE(more.open(memory, memory.account_of(1), 1));
+        EXPECT_FALSE(more.open(memory, memory.account_of(1), SIZE_MAX));
+        EXPECT_TRUE(more.open(memory, memory.account_of(0), SIZE_MAX)) << "its own";
     }
     one.release();
     other.release();
     EXPECT_EQ(memory.held(1), 0u);
     // Of those that come and go nobody is forgotten who has something.
     HeldBytes kept;
-    EXPECT_TRUE(kept.open(memory, 3, 50));
+    EXPECT_TRUE(kept.open(memory, memory.account_of(3), 50));
+    const uint32_t generation = memory.generation();
     for (uint64_t worker = 4; worker < 20 * PeerMemory::kFewAccounts; ++worker) {
         HeldBytes brief, again;
-        EXPECT_TRUE(brief.open(memory, worker, 100));
+        EXPECT_TRUE(brief.open(memory, memory.account_of(worker), 100));
         if (worker == 4) continue;
-        EXPECT_TRUE(again.open(memory, worker - 1, 100));
+        EXPECT_TRUE(again.open(memory, memory.account_of(worker - 1), 100));
         ASSERT_EQ(memory.held(worker - 1), 100u) << "what it had may be forgotten by now";
     }
     EXPECT_LE(memory.size(), PeerMemory::kFewAccounts);
+    EXPECT_NE(memory.generation(), generation) << "accounts that were asked for before are gone";
     EXPECT_TRUE(kept.grow(memory, 50));
     EXPECT_FALSE(kept.grow(memory, 1));
     kept.release();
@@ -183,10 +211,11 @@ TEST(PeerMemory, PeersThatTakeTurnsKeepTheirAccounts) {
     for (int turn = 0; turn < 3; ++turn) {
         for (uint64_t worker = 1; worker <= 8; ++worker) {
             HeldBytes brief;
-            EXPECT_TRUE(brief.open(memory, worker, 100));
+            EXPECT_TRUE(brief.open(memory, memory.account_of(worker), 100));
         }
     }
     EXPECT_EQ(memory.size(), 8u);
+    EXPECT_EQ(memory.generation(), 0u);
 }
 
 }  // namespace

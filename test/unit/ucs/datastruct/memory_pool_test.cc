@@ -72,6 +72,22 @@ TEST(MemoryPool, ObjectsAreApartAndAligned) {
     }
 }
 
+TEST(MemoryPool, BeginsWithFewAndDoubles) {
+    MarkingSource source;
+    MemoryPool pool(
+        {.object_size = 32, .objects_per_chunk = 8, .objects_at_first = 2, .source = &source});
+    std::vector<void*> objects;
+    std::vector<size_t> capacities;
+    while (objects.size() < 25) {
+        objects.push_back(pool.allocate());
+        if (capacities.empty() || capacities.back() != pool.capacity())
+            capacities.push_back(pool.capacity());
+    }
+    EXPECT_EQ(capacities, (std::vector<size_t>{2, 4, 8, 16, 24, 32}));
+    EXPECT_EQ(source.prepared, 32u);
+    for (void* object : objects) pool.release(object);
+}
+
 TEST(MemoryPool, GrowsByChunksUpToItsMaximum) {
     MarkingSource source;
     {

@@ -196,6 +196,24 @@ double rate_after(const std::vector<unsigned>& intervals, unsigned trend,
     return traffic.rate_of(1);
 }
 
+// An interval that progress has lengthened counts as what it is, in parts of one as well.
+TEST(UsageTracker, ALongIntervalCountsAsSoMany) {
+    for (const int milliseconds : {100, 110, 137, 150, 175, 199}) {
+        TrackedTraffic traffic(
+            {.min_score = 0, .tracker = {.windows = 1, .duty = 1, .decay = 0.8, .trend = 1}});
+        traffic.progress();
+        for (int message = 0; message < 1000; ++message) traffic.send(1);
+        traffic.clock.advance(100ms);
+        traffic.progress();
+        const double before = traffic.rate_of(1);
+        traffic.clock.advance(std::chrono::milliseconds(milliseconds));
+        traffic.progress();
+        const double intervals = milliseconds / 100.0;
+        EXPECT_NEAR(traffic.rate_of(1), before * std::pow(0.8, intervals), 1e-5 * before)
+            << milliseconds;
+    }
+}
+
 // What follows a trend counts as two intervals, three, four.
 TEST(UsageTracker, ARateThatHasMovedIsFollowedFasterAndFaster) {
     std::vector<unsigned> intervals(40, 1000);
