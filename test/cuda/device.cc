@@ -20,11 +20,6 @@ namespace {
 void* stand_in_library = nullptr;
 constexpr size_t kGranularity = 2 << 20;
 
-void check(abi::Result result, const char* what) {
-    if (result != abi::kSuccess)
-        throw std::runtime_error(std::string(what) + ": " + driver().name_of(result));
-}
-
 uint64_t pointer(const void* address) {
     return reinterpret_cast<uintptr_t>(address);
 }
@@ -73,6 +68,11 @@ uint64_t calls_of(const char* function) {
     const auto count =
         reinterpret_cast<stand_in::CallsOf>(dlsym(stand_in_library, stand_in::kCallsOf));
     return count(function);
+}
+
+void check(abi::Result result, const char* what) {
+    if (result != abi::kSuccess)
+        throw std::runtime_error(std::string(what) + ": " + driver().name_of(result));
 }
 
 void* driver_function(const char* name, int version) {

@@ -24,6 +24,9 @@ inline const uct::cuda::Driver& driver() {
     return *uct::cuda::Driver::get();
 }
 
+// Throws, with the driver's name of the error, where a call did not succeed.
+void check(uct::cuda::abi::Result result, const char* what);
+
 // A function that the library itself does not use, as it is since that version. Throws.
 void* driver_function(const char* name, int version);
 

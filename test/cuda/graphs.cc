@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/graphs.h"
 
-#include <stdexcept>
-#include <string>
-
 #include "cuda/device.h"
 
 namespace cuda_test {
@@ -14,11 +11,6 @@ namespace {
 
 // Other streams may be captured meanwhile, and graphs made.
 constexpr unsigned kCaptureRelaxed = 2;
-
-void check(abi::Result result, const char* what) {
-    if (result != abi::kSuccess)
-        throw std::runtime_error(std::string(what) + ": error " + std::to_string(result));
-}
 
 template <typename Function>
 void look_up(const char* name, int version, Function* function) {

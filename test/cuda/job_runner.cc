@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/job_runner.h"
 
-#include <stdexcept>
-#include <string>
-
 #include "cuda/kernels.h"
 
 namespace cuda_test {
@@ -11,11 +8,6 @@ namespace cuda_test {
 namespace abi = uct::cuda::abi;
 
 namespace {
-
-void check(abi::Result result, const char* what) {
-    if (result != abi::kSuccess)
-        throw std::runtime_error(std::string(what) + ": " + driver().name_of(result));
-}
 
 // Threads of a block, by level: warps need not be whole.
 constexpr unsigned kThreads[] = {1, 32, 100, 64};

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Device memory between two processes, on the stand-in for the CUDA driver; with SWIFTLANE_TEST_GPU=real
-# on the GPUs of this host; with PROCESSES=plain over shared memory as it is by default, alone. Runs in the build folder.
+# on the GPUs of this host. PROCESSES=plain: over shared memory as it is by default, alone; PROCESSES=rest: all but that.
+# Runs in the build folder.
 set -u
 [ -x test/cuda/process_test ] || exit 77
 export UCX_MODULE_DIR=$PWD/test/modules
 status=0
 # program, transport, tests (gtest filter), then further settings
 while read -r program transport tests settings; do
-    [ "${PROCESSES:-all}" != plain ] || [ "$transport$settings" = sm ] || continue
+    if [ "$transport$settings" = sm ]; then kind=plain; else kind=rest; fi
+    case ${PROCESSES:-all} in all | $kind) ;; *) continue ;; esac
     echo "--- $program $transport $settings"
     env UCX_TLS="$transport" $settings timeout "${TRANSFERS_TIMEOUT:-300}" \
         test/cuda/"$program" --gtest_brief=1 --gtest_filter="$tests" || status=1

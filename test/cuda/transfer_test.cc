@@ -29,7 +29,7 @@ namespace {
 using cuda_test::Buffer;
 using cuda_test::Kind;
 
-constexpr uint64_t kFeatures =
+constexpr uint64_t kTransferFeatures =
     UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM | UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
 
 struct Side {
@@ -38,7 +38,7 @@ struct Side {
         EXPECT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = kFeatures;
+        params.features = kTransferFeatures;
         EXPECT_EQ(ucp_init(&params, config, &context), UCS_OK);
         ucp_config_release(config);
         const ucp_worker_params_t worker_params{};
@@ -185,7 +185,7 @@ Side* TransferTest::second;
 ucp_ep_h TransferTest::there;
 ucp_ep_h TransferTest::back;
 
-uint64_t place(const Buffer& buffer) {
+uint64_t address_of(const Buffer& buffer) {
     return reinterpret_cast<uintptr_t>(buffer.data());
 }
 
@@ -243,7 +243,8 @@ TEST_F(TransferTest, ActiveMessages) {
             told.status = length == told.length ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED;
             namespace abi = uct::cuda::abi;
             if (is_on_device(told.target->kind())) {
-                if (cuda_test::driver().copy(place(*told.target), reinterpret_cast<uintptr_t>(data),
+                if (cuda_test::driver().copy(address_of(*told.target),
+                                             reinterpret_cast<uintptr_t>(data),
                                              length) != abi::kSuccess)
                     told.status = UCS_ERR_IO_ERROR;
             } else {
@@ -300,8 +301,8 @@ TEST_F(TransferTest, Streams) {
 TEST_F(TransferTest, Puts) {
     for_all([&](Buffer& source, Buffer& target) {
         const Mapped mapped(*second, there, target.data(), target.length());
-        ASSERT_EQ(wait(ucp_put_nbx(there, source.data(), source.length(), place(target), mapped.key,
-                                   &plain)),
+        ASSERT_EQ(wait(ucp_put_nbx(there, source.data(), source.length(), address_of(target),
+                                   mapped.key, &plain)),
                   UCS_OK);
         ASSERT_EQ(flush(), UCS_OK);
     });
@@ -310,8 +311,8 @@ TEST_F(TransferTest, Puts) {
 TEST_F(TransferTest, Gets) {
     for_all([&](Buffer& source, Buffer& target) {
         const Mapped mapped(*second, there, source.data(), source.length());
-        ASSERT_EQ(wait(ucp_get_nbx(there, target.data(), source.length(), place(source), mapped.key,
-                                   &plain)),
+        ASSERT_EQ(wait(ucp_get_nbx(there, target.data(), source.length(), address_of(source),
+                                   mapped.key, &plain)),
                   UCS_OK);
     });
 }
@@ -385,9 +386,9 @@ TEST_F(BatchTest, Puts) {
             const Mapped mine(*first, back, source.data(), source.length());
             const Mapped mapped(*second, there, target.data(), target.length());
             is_told = !is_told;
-            ASSERT_NO_FATAL_FAILURE(
-                put(cut(source.data(), mine.memory, place(target), mapped.key, source.length()),
-                    is_told));
+            ASSERT_NO_FATAL_FAILURE(put(
+                cut(source.data(), mine.memory, address_of(target), mapped.key, source.length()),
+                is_told));
             const auto bytes = target.bytes(), wanted = source.bytes();
             EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), bytes.begin()))
                 << "told too early";
@@ -402,7 +403,7 @@ TEST_F(BatchTest, Gets) {
             const Mapped mine(*first, back, target.data(), target.length());
             const Mapped mapped(*second, there, source.data(), source.length());
             const std::vector<ucpx_piece_t> pieces =
-                cut(target.data(), mine.memory, place(source), mapped.key, source.length());
+                cut(target.data(), mine.memory, address_of(source), mapped.key, source.length());
             const ucpx_batch_t batch = batch_of(pieces);
             ASSERT_EQ(wait(ucpx_get_batch_nbx(there, &batch, &plain)), UCS_OK);
         },
@@ -421,7 +422,7 @@ TEST_F(BatchTest, OfMemoryThatTheAdapterRefuses) {
         const Mapped theirs(*second, there, far.data(), kLength);
         cuda_test::set_faults("");
         const std::vector<ucpx_piece_t> pieces =
-            cut(here.data(), mine.memory, place(far), theirs.key, kLength);
+            cut(here.data(), mine.memory, address_of(far), theirs.key, kLength);
         here.fill(1);
         far.clear();
         ASSERT_NO_FATAL_FAILURE(put(pieces, is_here));
@@ -449,10 +450,10 @@ TEST_F(BatchTest, OfSeveralKindsOfMemory) {
         there_host.clear();
         there_device.clear();
         std::vector<std::vector<ucpx_piece_t>> parts{
-            cut(host.data(), mine.memory, place(there_host), far.key, kLength),
-            cut(device.data(), mine_too.memory, place(there_host) + kLength, far.key, kLength),
-            cut(host.data(), mine.memory, place(there_device), far_too.key, kLength),
-            cut(device.data(), mine_too.memory, place(there_device) + kLength, far_too.key,
+            cut(host.data(), mine.memory, address_of(there_host), far.key, kLength),
+            cut(device.data(), mine_too.memory, address_of(there_host) + kLength, far.key, kLength),
+            cut(host.data(), mine.memory, address_of(there_device), far_too.key, kLength),
+            cut(device.data(), mine_too.memory, address_of(there_device) + kLength, far_too.key,
                 kLength)};
         std::vector<ucpx_piece_t> pieces;
         for (size_t i = 0; i < parts.front().size(); ++i) {
@@ -532,21 +533,21 @@ TEST_F(ByAdapterTest, PutsAndGetsNeedNobodyAtTheTarget) {
             registered.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
             registered.memh = own.memory;
             mine.fill(++seed);
-            ASSERT_EQ(wait_here(ucp_put_nbx(there, mine.data(), length, place(theirs), target.key,
-                                            &registered)),
+            ASSERT_EQ(wait_here(ucp_put_nbx(there, mine.data(), length, address_of(theirs),
+                                            target.key, &registered)),
                       UCS_OK);
             ASSERT_EQ(wait_here(ucp_ep_flush_nbx(there, &plain)), UCS_OK);
             ASSERT_TRUE(theirs.holds(seed));
             theirs.fill(++seed);
-            ASSERT_EQ(wait_here(ucp_get_nbx(there, mine.data(), length, place(theirs), target.key,
-                                            &registered)),
+            ASSERT_EQ(wait_here(ucp_get_nbx(there, mine.data(), length, address_of(theirs),
+                                            target.key, &registered)),
                       UCS_OK);
             ASSERT_TRUE(mine.holds(seed));
             if (length < 40000) continue;
             // Registered for the operation alone.
             mine.fill(++seed);
-            ASSERT_EQ(wait_here(ucp_put_nbx(there, mine.data(), length, place(theirs), target.key,
-                                            &plain)),
+            ASSERT_EQ(wait_here(ucp_put_nbx(there, mine.data(), length, address_of(theirs),
+                                            target.key, &plain)),
                       UCS_OK);
             ASSERT_EQ(wait_here(ucp_ep_flush_nbx(there, &plain)), UCS_OK);
             ASSERT_TRUE(theirs.holds(seed));
@@ -588,8 +589,8 @@ TEST_F(ByAdapterTest, BuffersStayRegisteredUntilTheyAreFreed) {
             const uint64_t before = registrations();
             for (uint32_t i = 0; i < 10; ++i) {
                 source.fill(round * 100 + i);
-                ASSERT_EQ(wait(ucp_put_nbx(there, source.data(), kLength, place(target), mapped.key,
-                                           &plain)),
+                ASSERT_EQ(wait(ucp_put_nbx(there, source.data(), kLength, address_of(target),
+                                           mapped.key, &plain)),
                           UCS_OK);
                 ASSERT_EQ(flush(), UCS_OK);
                 ASSERT_TRUE(target.holds(round * 100 + i));
@@ -612,9 +613,9 @@ TEST_F(ByAdapterTest, RegistrationsOfVirtualMemoryAreOfItsAllocations) {
     uint32_t seed = 0;
     const auto put = [&](size_t begin, size_t length) {
         range.fill(begin, length, ++seed);
-        ASSERT_EQ(
-            wait(ucp_put_nbx(there, range.at(begin), length, place(target), mapped.key, &plain)),
-            UCS_OK);
+        ASSERT_EQ(wait(ucp_put_nbx(there, range.at(begin), length, address_of(target), mapped.key,
+                                   &plain)),
+                  UCS_OK);
         ASSERT_EQ(flush(), UCS_OK);
         ASSERT_TRUE(target.holds(seed, 0, length));
     };
@@ -639,8 +640,9 @@ TEST_F(ByAdapterTest, WhatIsRefusedIsStaged) {
     // The first of each: of the put's source, of the sender and of the receiver.
     cuda_test::set_faults("cuMemGetHandleForAddressRange:801");
     source.fill(1);
-    EXPECT_EQ(wait(ucp_put_nbx(there, source.data(), kLength, place(target), mapped.key, &plain)),
-              UCS_OK);
+    EXPECT_EQ(
+        wait(ucp_put_nbx(there, source.data(), kLength, address_of(target), mapped.key, &plain)),
+        UCS_OK);
     EXPECT_EQ(flush(), UCS_OK);
     EXPECT_TRUE(target.holds(1));
     source.fill(2);
@@ -682,7 +684,7 @@ class ByProcessorTest : public TransferTest {
     }
     ucs_status_t put(const Buffer& from, const Buffer& there_, ucp_rkey_h key) const {
         const ucs_status_t status =
-            finish(ucp_put_nbx(to, from.data(), from.length(), place(there_), key, &plain));
+            finish(ucp_put_nbx(to, from.data(), from.length(), address_of(there_), key, &plain));
         return status != UCS_OK ? status : finish(ucp_ep_flush_nbx(to, &plain));
     }
     void connect_anew() {
@@ -720,12 +722,12 @@ TEST_F(ByProcessorTest, AGetThatTheTargetCannotReadFails) {
     Buffer source(Kind::kDevice, kLength), mine(Kind::kHeap, kLength);
     source.fill(1);
     const Mapped mapped(*target, to, source.data(), kLength);
-    EXPECT_EQ(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+    EXPECT_EQ(finish(ucp_get_nbx(to, mine.data(), kLength, address_of(source), mapped.key, &plain)),
               UCS_OK);
     EXPECT_TRUE(mine.holds(1));
     // In the middle: of several copies the third.
     cuda_test::set_faults("cuMemcpyAsync:1@3");
-    EXPECT_NE(finish(ucp_get_nbx(to, mine.data(), kLength, place(source), mapped.key, &plain)),
+    EXPECT_NE(finish(ucp_get_nbx(to, mine.data(), kLength, address_of(source), mapped.key, &plain)),
               UCS_OK);
     cuda_test::set_faults("");
 }
@@ -762,7 +764,7 @@ TEST_F(ByProcessorTest, PutsOfInitiatorsThatGoAreForgotten) {
             };
             const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
             ucs_status_ptr_t operation =
-                ucp_put_nbx(its, source.data(), kLength, place(there_), mapped.key, &plain);
+                ucp_put_nbx(its, source.data(), kLength, address_of(there_), mapped.key, &plain);
             while (cuda_test::calls_of("cuMemcpyAsync") == before) both();
             if (UCS_PTR_IS_PTR(operation)) ucp_request_free(operation);
             ucs_status_ptr_t close = ucp_ep_close_nbx(its, &by_force);
@@ -862,8 +864,8 @@ TEST_F(TransferTest, AtomicOperationsOnDeviceMemoryAreRefused) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
     params.datatype = ucp_dt_make_contig(8);
-    EXPECT_EQ(wait(ucp_atomic_op_nbx(there, UCP_ATOMIC_OP_ADD, &one, 1, place(target), mapped.key,
-                                     &params)),
+    EXPECT_EQ(wait(ucp_atomic_op_nbx(there, UCP_ATOMIC_OP_ADD, &one, 1, address_of(target),
+                                     mapped.key, &params)),
               UCS_ERR_UNSUPPORTED);
 }
 

@@ -61,7 +61,7 @@ MUTANTS = {
     "review: more are due than full": (
         REVIEW, {"            if (due[index] == claims[index].full) continue;\n": ""}, *OF_BULK),
     "review: a step beside another": (
-        REVIEW, {"        if (claim.state == State::kMoving) return {};\n": ""}, *OF_BULK),
+        REVIEW, {"        if (claim.state == Claim::State::kMoving) return {};\n": ""}, *OF_BULK),
     "review: a step before the last one could show": (
         REVIEW, {"        if (!claim.is_settled) continue;\n": ""}, *OF_BULK),
     "review: who would get no more is asked": (

@@ -322,7 +322,7 @@ TEST_P(LocalPath, NoAdapterIsUsedForAPeerOfThisHost) {
         ASSERT_EQ(finish(start(endpoint_, true, pieces, 1)), UCS_OK);
         EXPECT_TRUE(std::ranges::all_of(pieces, is_equal));
         while (notified == 0) step();
-        std::ranges::fill(memories.local.bytes, 0);
+        std::fill(memories.local.bytes.begin(), memories.local.bytes.end(), 0);
         ASSERT_EQ(finish(start(endpoint_, false, pieces, 2)), UCS_OK);
         EXPECT_TRUE(std::ranges::all_of(pieces, is_equal));
         EXPECT_NE(memories.local.bytes, std::vector<uint8_t>(memories.local.bytes.size()));

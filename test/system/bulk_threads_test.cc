@@ -70,7 +70,7 @@ TEST(BulkThreads, MoveARendezvousWhileNeitherProgramMakesACall) {
         const auto sent = pattern(pair.here.size(), 3);
         std::vector<uint8_t> received(sent.size());
         for (const bool is_counted : {false, true}) {
-            std::ranges::fill(received, 0);
+            std::fill(received.begin(), received.end(), 0);
             const uint64_t moved = pair.moved(0) + pair.moved(1);
             HostOperation& receive = pair.start_receive(received.data(), received.size());
             HostOperation& send = pair.start_send(sent.data(), sent.size());

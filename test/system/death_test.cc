@@ -138,12 +138,13 @@ TEST_P(Death, AtEveryEventFreesTheSlotFailsThatEndpointAndNothingElse) {
     }
 }
 
-std::string name_of(const testing::TestParamInfo<Case>& info) {
+std::string name_of_death(const testing::TestParamInfo<Case>& info) {
     return std::string(std::get<0>(info.param) ? "TheSurvivorAsked" : "TheVictimAsked") +
            (std::get<1>(info.param) ? "ForASlotInUse" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Asker, Death, testing::Combine(testing::Bool(), testing::Bool()), name_of);
+INSTANTIATE_TEST_SUITE_P(Asker, Death, testing::Combine(testing::Bool(), testing::Bool()),
+                         name_of_death);
 
 }  // namespace
 }  // namespace ucp::test

@@ -16,7 +16,7 @@ constexpr size_t kPieces = 8;
 constexpr size_t kPiece = 4096;
 constexpr size_t kArea = kPieces * kPiece;
 // More than immediate data has room for.
-constexpr uint64_t kLong = uint64_t{1} << 40;
+constexpr uint64_t kWideValues = uint64_t{1} << 40;
 
 // Whether a promoted endpoint has queue pairs for bulk beside its lane.
 enum class BulkQueuePairs : bool { kNone, kSome };
@@ -33,11 +33,11 @@ SoftWorld::Options options_of(const softhca::FaultPlan& faults, const SoftWire::
 }
 
 // Batches of one worker to the other, each to an area of its own, and what the other is told.
-class Notifier {
+class NotifyingPair {
   public:
-    explicit Notifier(size_t areas, const softhca::FaultPlan& faults = {},
-                      const SoftWire::Variables& variables = {},
-                      BulkQueuePairs queue_pairs = BulkQueuePairs::kSome)
+    explicit NotifyingPair(size_t areas, const softhca::FaultPlan& faults = {},
+                           const SoftWire::Variables& variables = {},
+                           BulkQueuePairs queue_pairs = BulkQueuePairs::kSome)
         : world(options_of(faults, variables, queue_pairs)),
           local(cluster().context(0), areas * kArea),
           remote(cluster().context(1), areas * kArea),
@@ -53,7 +53,7 @@ class Notifier {
         handler.arg = this;
         EXPECT_EQ(ucp_worker_set_am_recv_handler(cluster().worker(1), &handler), UCS_OK);
     }
-    ~Notifier() { remote.close(); }
+    ~NotifyingPair() { remote.close(); }
 
     Cluster& cluster() { return world.cluster; }
     ucp_ep_h endpoint() { return cluster().endpoint(0, 1); }
@@ -99,37 +99,37 @@ class Notifier {
   private:
     static ucs_status_t on_message(void* arg, const void*, size_t, void*, size_t,
                                    const ucp_am_recv_param_t*) {
-        ++static_cast<Notifier*>(arg)->messages;
+        ++static_cast<NotifyingPair*>(arg)->messages;
         return UCS_OK;
     }
     static void on_told(void* arg, uint64_t sender, uint64_t value) {
-        auto& self = *static_cast<Notifier*>(arg);
+        auto& self = *static_cast<NotifyingPair*>(arg);
         EXPECT_EQ(sender, self.cluster().uuid(0));
-        const size_t area = value % kLong;
+        const size_t area = value % kWideValues;
         ASSERT_LT(area, self.told.size());
         ++self.told[area];
         for (const ucpx_piece_t& piece : self.pieces(area)) EXPECT_TRUE(is_equal(piece)) << area;
     }
 };
 
-struct Way {
+struct NotifiedWay {
     const char* name;
     bool is_dedicated;
     uint64_t base;      // of the values
     uint64_t requests;  // work requests beside the pieces
     uint64_t doorbells;
 
-    friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+    friend void PrintTo(const NotifiedWay& way, std::ostream* out) { *out << way.name; }
 };
-constexpr Way kWays[] = {
+constexpr NotifiedWay kWays[] = {
     {"dc_message", false, 0, 1, 2},
-    {"rc_message", true, kLong, 1, 2},
+    {"rc_message", true, kWideValues, 1, 2},
     {"rc_immediate", true, 0, 0, 1},
 };
 
-class Notification : public testing::TestWithParam<Way> {
+class Notification : public testing::TestWithParam<NotifiedWay> {
   protected:
-    static void expect_each_area_told_once(Notifier& notifier, size_t areas, unsigned steps) {
+    static void expect_each_area_told_once(NotifyingPair& notifier, size_t areas, unsigned steps) {
         std::vector<ucs_status_ptr_t> batches;
         for (size_t area = 1; area < areas; ++area) {
             batches.push_back(notifier.start(area, GetParam().base));
@@ -140,7 +140,7 @@ class Notification : public testing::TestWithParam<Way> {
         notifier.cluster().steps(steps);
         for (size_t area = 1; area < areas; ++area) EXPECT_EQ(notifier.told[area], 1u) << area;
     }
-    static void prepare(Notifier& notifier) {
+    static void prepare(NotifyingPair& notifier) {
         notifier.warm_up();
         if (GetParam().is_dedicated) notifier.promote();
         notifier.warm_up();
@@ -148,7 +148,7 @@ class Notification : public testing::TestWithParam<Way> {
 };
 
 TEST_P(Notification, ComesARoundTripEarlierThanAMessageAfterTheEnd) {
-    Notifier notifier(3, {}, {}, BulkQueuePairs::kNone);
+    NotifyingPair notifier(3, {}, {}, BulkQueuePairs::kNone);
     prepare(notifier);
     Cluster& cluster = notifier.cluster();
     const ucs::Time began = cluster.clock.now();
@@ -171,7 +171,7 @@ TEST_P(Notification, ComesARoundTripEarlierThanAMessageAfterTheEnd) {
 }
 
 TEST_P(Notification, OfAShortBatchCostsNoMoreThanItsMessage) {
-    Notifier notifier(2);
+    NotifyingPair notifier(2);
     prepare(notifier);
     softhca::VirtualFabric& fabric = notifier.world.wire.fabric();
     const softhca::Counters before = fabric.counters(0);
@@ -191,7 +191,7 @@ TEST_P(Notification, ComesOnceAndBehindEveryByteOfALossyFabric) {
         faults.delay = 0.2;
         faults.delay_ns = 20000;
         faults.seed = seed;
-        Notifier notifier(kAreas, faults);
+        NotifyingPair notifier(kAreas, faults);
         prepare(notifier);
         expect_each_area_told_once(notifier, kAreas, 20000);
     }
@@ -202,7 +202,7 @@ TEST_P(Notification, OfAQueuePairThatFailsAtAnyRequestComesOnceOrNot) {
     uint64_t at = 1;
     for (;; ++at) {
         SCOPED_TRACE(at);
-        Notifier notifier(2);
+        NotifyingPair notifier(2);
         prepare(notifier);
         softhca::FaultPlan faults;
         faults.kill_qp_after = at;
@@ -234,7 +234,7 @@ TEST_P(Notification, ComesOnceAlthoughCreditsAndReceiveBuffersRunOut) {
     };
     for (const SoftWire::Variables& variables : scarce) {
         SCOPED_TRACE(variables.front().first);
-        Notifier notifier(kAreas, {}, variables);
+        NotifyingPair notifier(kAreas, {}, variables);
         prepare(notifier);
         expect_each_area_told_once(notifier, kAreas, 5000);
     }
@@ -242,7 +242,7 @@ TEST_P(Notification, ComesOnceAlthoughCreditsAndReceiveBuffersRunOut) {
 
 TEST_P(Notification, StaysBehindTheMessagesBeforeItWhileLanesChange) {
     constexpr size_t kAreas = 100;
-    Notifier notifier(kAreas);
+    NotifyingPair notifier(kAreas);
     prepare(notifier);
     Cluster& cluster = notifier.cluster();
     std::vector<ucs_status_ptr_t> operations;

@@ -20,7 +20,8 @@ using OneSidedWay = select::Way;
 constexpr auto kPutOperation = select::Operation::kPut;
 constexpr auto kGetOperation = select::Operation::kGet;
 
-SoftWorld::Options quiet_world(const Config& config, const softhca::FaultPlan& faults = {}) {
+SoftWorld::Options quiet_one_sided_world(const Config& config,
+                                         const softhca::FaultPlan& faults = {}) {
     SoftWorld::Options options;
     options.traffic.workers = 2;
     options.config = config;
@@ -77,7 +78,7 @@ class Windows {
 
   private:
     static SoftWorld::Options world_of(const Config& config, const Habit& habit) {
-        SoftWorld::Options options = quiet_world(config);
+        SoftWorld::Options options = quiet_one_sided_world(config);
         softhca::Model& model = options.model;
         if (habit.request_gap != 0) model.nic_gap_dc = model.nic_gap_rc = habit.request_gap;
         options.devices = habit.devices;
@@ -197,7 +198,7 @@ SoftWorld::Options lossy_world(uint64_t seed) {
     faults.delay = 0.2;
     faults.delay_ns = 30000;
     faults.seed = seed;
-    return quiet_world(learning_config(), faults);
+    return quiet_one_sided_world(learning_config(), faults);
 }
 
 // Puts to the same place with fences between them, each by a way of its own, on a fabric that loses

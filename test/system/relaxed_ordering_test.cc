@@ -14,7 +14,7 @@
 namespace ucp::test {
 namespace {
 
-constexpr size_t kLength = 1 << 20;
+constexpr size_t kTransfer = 1 << 20;
 
 // Two workers on adapters, with that value of the variable.
 class RelaxedOrdering : public testing::Test {
@@ -42,8 +42,8 @@ class RelaxedOrdering : public testing::Test {
     // A message long enough to be read from where it is to where it belongs; the registrations of
     // its buffers go with it.
     void exchange(bool is_to_be_relaxed) {
-        const std::vector<uint8_t> sent = pattern(kLength, 3);
-        std::vector<uint8_t> got(kLength);
+        const std::vector<uint8_t> sent = pattern(kTransfer, 3);
+        std::vector<uint8_t> got(kTransfer);
         const ucs_status_ptr_t receive =
             ucp_tag_recv_nbx(cluster_->worker(1), got.data(), got.size(), 1, UINT64_MAX, &kNothing);
         const ucs_status_ptr_t send =
@@ -51,7 +51,7 @@ class RelaxedOrdering : public testing::Test {
         unsigned source = 0, target = 0;
         EXPECT_TRUE(cluster_->until([&] {
             const auto look = [&](const std::vector<uint8_t>& buffer, unsigned& seen) {
-                const std::optional<bool> relaxed = is_relaxed(&buffer[kLength / 2]);
+                const std::optional<bool> relaxed = is_relaxed(&buffer[kTransfer / 2]);
                 if (!relaxed) return;
                 ++seen;
                 EXPECT_EQ(*relaxed, is_to_be_relaxed);
@@ -78,15 +78,15 @@ TEST_F(RelaxedOrdering, IsForMemoryThatNoPeerWritesToByItself) {
 
 TEST_F(RelaxedOrdering, IsNeverForMemoryWithFlagsOrAtomics) {
     open("on");
-    Region local(cluster_->context(0), kLength), remote(cluster_->context(1), kLength);
+    Region local(cluster_->context(0), kTransfer), remote(cluster_->context(1), kTransfer);
     remote.open(cluster_->endpoint(0, 1));
-    EXPECT_EQ(is_relaxed(&remote.bytes[kLength / 2]), false);
+    EXPECT_EQ(is_relaxed(&remote.bytes[kTransfer / 2]), false);
     // Nor when it has been the buffer of puts, with its handle or without, and of atomics.
     ucp_request_param_t with_handle{};
     with_handle.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
     with_handle.memh = local.memory;
     local.fill(4);
-    EXPECT_EQ(cluster_->finish(ucp_put_nbx(cluster_->endpoint(0, 1), local.bytes.data(), kLength,
+    EXPECT_EQ(cluster_->finish(ucp_put_nbx(cluster_->endpoint(0, 1), local.bytes.data(), kTransfer,
                                            remote.address(), remote.key, &with_handle)),
               UCS_OK);
     EXPECT_EQ(cluster_->finish(ucp_ep_flush_nbx(cluster_->endpoint(0, 1), &kNothing)), UCS_OK);
@@ -99,8 +99,8 @@ TEST_F(RelaxedOrdering, IsNeverForMemoryWithFlagsOrAtomics) {
                                                  1, remote.address(), remote.key, &word)),
               UCS_OK);
     EXPECT_EQ(cluster_->finish(ucp_ep_flush_nbx(cluster_->endpoint(0, 1), &kNothing)), UCS_OK);
-    EXPECT_EQ(is_relaxed(&remote.bytes[kLength / 2]), false);
-    EXPECT_EQ(is_relaxed(&local.bytes[kLength / 2]), false);
+    EXPECT_EQ(is_relaxed(&remote.bytes[kTransfer / 2]), false);
+    EXPECT_EQ(is_relaxed(&local.bytes[kTransfer / 2]), false);
     remote.close();
 }
 
@@ -115,7 +115,7 @@ TEST_F(RelaxedOrdering, OfMappedMemoryGoesByTheRightsOfPeers) {
                  {UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE, false}};
     for (const auto& each : cases) {
         SCOPED_TRACE(each.prot);
-        std::vector<uint8_t> bytes(kLength);
+        std::vector<uint8_t> bytes(kTransfer);
         ucp_mem_map_params_t params{};
         params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
                             UCP_MEM_MAP_PARAM_FIELD_PROT;
@@ -124,7 +124,7 @@ TEST_F(RelaxedOrdering, OfMappedMemoryGoesByTheRightsOfPeers) {
         params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE | each.prot;
         ucp_mem_h memory = nullptr;
         ASSERT_EQ(ucp_mem_map(cluster_->context(0), &params, &memory), UCS_OK);
-        EXPECT_EQ(is_relaxed(&bytes[kLength / 2]), each.is_relaxed);
+        EXPECT_EQ(is_relaxed(&bytes[kTransfer / 2]), each.is_relaxed);
         EXPECT_EQ(ucp_mem_unmap(cluster_->context(0), memory), UCS_OK);
     }
 }

@@ -71,7 +71,7 @@ class TcpThreads : public testing::TestWithParam<unsigned> {
     // Nothing is written late. What a get has read elsewhere may still be read.
     void expect_quiet(bool is_put) {
         std::vector<uint8_t>& target = is_put ? pair->there : pair->here;
-        std::ranges::fill(target, 0x5a);
+        std::fill(target.begin(), target.end(), 0x5a);
         for (unsigned count = 0; count < 2000; ++count) pair->step();
         EXPECT_TRUE(is_all(target, 0x5a));
         EXPECT_EQ(pair->pool(0)->shared_transfers.in_use(), 0u);

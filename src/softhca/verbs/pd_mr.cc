@@ -36,7 +36,7 @@ int check_access(unsigned access) {
     return remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
 }
 
-int check(const void* addr, size_t length, unsigned access) {
+int check_region(const void* addr, size_t length, unsigned access) {
     if (const int error = check_access(access); error != 0) return error;
     if (uintptr_t(addr) + length < uintptr_t(addr)) return EINVAL;
     return mapped(addr, length) ? 0 : EFAULT;
@@ -107,7 +107,7 @@ void withdraw(Mr& mr) {
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access,
                bool is_on_gpu) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
-    const int error = is_on_gpu ? check_access(access) : check(addr, length, access);
+    const int error = is_on_gpu ? check_access(access) : check_region(addr, length, access);
     if (error != 0) return refuse(error);
     if (fabric.mr_count.fetch_add(1) >= fabric.limits.max_mr || fabric.faults.fail_create()) {
         --fabric.mr_count;
@@ -223,8 +223,8 @@ SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, 
         !mr.gpu.is_empty() || (move && gpu::kind_of(addr, length) != gpu::Kind::kHost);
     if (error == 0 && is_on_gpu) error = EOPNOTSUPP;
     if (error == 0) {
-        error = check(move ? addr : handle->addr, move ? length : handle->length,
-                      rights ? unsigned(access) : record.access);
+        error = check_region(move ? addr : handle->addr, move ? length : handle->length,
+                             rights ? unsigned(access) : record.access);
     }
     std::optional<Pin> pinned;
     if (error == 0 && move) {

@@ -41,7 +41,7 @@ int kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dv, QpKi
     return 0;
 }
 
-int check(const Fabric& fabric, const ibv_qp_init_attr_ex& attr, QpKind kind) {
+int check_attributes(const Fabric& fabric, const ibv_qp_init_attr_ex& attr, QpKind kind) {
     constexpr uint32_t kMask =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     const Limits& limits = fabric.limits;
@@ -151,7 +151,7 @@ ibv_qp* create_any_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_
     Fabric& fabric = *context.fabric;
     QpKind kind{};
     int error = kind_of(attr, dv, &kind);
-    if (error == 0) error = check(fabric, attr, kind);
+    if (error == 0) error = check_attributes(fabric, attr, kind);
     if (error == 0) error = check_queue_memory("MLX_QP_ALLOC_TYPE");
     if (error != 0) return refuse(error);
     auto qp = std::make_unique<Qp>();

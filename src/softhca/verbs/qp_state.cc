@@ -144,7 +144,7 @@ void apply(Qp& qp, const ibv_qp_attr& attr, int mask) {
     }
 }
 
-void reset(Qp& qp) {
+void reset_queues(Qp& qp) {
     Fabric& fabric = *qp.fabric;
     fabric.quiesce(qp);
     const uint32_t qpn = qp.record->number;
@@ -171,7 +171,7 @@ void move(Qp& qp, QpState to) {
         case QpState::kReset:
             record.state.store(QpState::kReset, std::memory_order_release);
             record.lock.unlock();
-            reset(qp);
+            reset_queues(qp);
             return;
         case QpState::kErr:
             fail_qp_locked(*qp.fabric, record, -1);

@@ -40,7 +40,7 @@ int num_gids() {
     return ethernet() ? 2 : 1;
 }
 
-void fill(const Context& context, ibv_device_attr& attr) {
+void fill_in(const Context& context, ibv_device_attr& attr) {
     const Limits& limits = context.fabric->limits;
     attr = {};
     std::strcpy(attr.fw_ver, "28.0.0000");
@@ -73,7 +73,7 @@ void fill(const Context& context, ibv_device_attr& attr) {
 }
 
 // @return 0, or ENODATA for an empty entry of the table.
-int fill(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
+int fill_in(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
     if (!context.device.has_port(port) || index >= uint32_t(kGidTable)) return EINVAL;
     if (index >= uint32_t(num_gids())) return ENODATA;
     *entry = {};
@@ -127,7 +127,7 @@ int query_device_ex(ibv_context* handle, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* out, size_t size) {
     if (input != nullptr && input->comp_mask != 0) return EINVAL;
     ibv_device_attr_ex attr{};
-    fill(*Context::of(handle), attr.orig_attr);
+    fill_in(*Context::of(handle), attr.orig_attr);
     attr.completion_timestamp_mask = ~uint64_t{0};
     attr.hca_core_clock = 1000000;  // kHz: time stamps are nanoseconds
     attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
@@ -153,7 +153,7 @@ int query_rt_values(ibv_context* handle, ibv_values_ex* values) {
 using namespace softhca;
 
 SOFTHCA_API int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
-    fill(*Context::of(context), *attr);
+    fill_in(*Context::of(context), *attr);
     return 0;
 }
 
@@ -166,7 +166,7 @@ SOFTHCA_API int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_p
 SOFTHCA_API int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
     ibv_gid_entry entry;
     const int error =
-        index < 0 ? EINVAL : fill(*Context::of(context), port, uint32_t(index), &entry);
+        index < 0 ? EINVAL : fill_in(*Context::of(context), port, uint32_t(index), &entry);
     if (error == ENODATA) {
         *gid = {};  // this old call has no other word for an empty entry
         return 0;
@@ -182,7 +182,7 @@ SOFTHCA_API int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv
 SOFTHCA_API int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
                                   ibv_gid_entry* entry, uint32_t flags, size_t) {
     if (flags != 0) return EINVAL;
-    return fill(*Context::of(context), port, index, entry);
+    return fill_in(*Context::of(context), port, index, entry);
 }
 
 SOFTHCA_API ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max,
@@ -192,7 +192,7 @@ SOFTHCA_API ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* en
     const uint32_t count = per_port * Context::of(context)->device.num_ports;
     if (max < count) return -EINVAL;
     for (uint32_t i = 0; i < count; ++i) {
-        fill(*Context::of(context), 1 + i / per_port, i % per_port, &entries[i]);
+        fill_in(*Context::of(context), 1 + i / per_port, i % per_port, &entries[i]);
     }
     return ssize_t(count);
 }
@@ -200,7 +200,7 @@ SOFTHCA_API ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* en
 // As in rdma-core, which keeps this for its own tools: 0 is InfiniBand or RoCE v1, 1 is RoCE v2.
 SOFTHCA_API int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index, int* type) {
     ibv_gid_entry entry;
-    const int error = fill(*Context::of(context), port, index, &entry);
+    const int error = fill_in(*Context::of(context), port, index, &entry);
     if (error == ENODATA) entry.gid_type = IBV_GID_TYPE_IB;
     if (error != 0 && error != ENODATA) {
         errno = error;

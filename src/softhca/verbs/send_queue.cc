@@ -28,7 +28,7 @@ int fill_data(Qp& qp, Wqe& wqe, const ibv_send_wr& wr) {
     return 0;
 }
 
-int fill(Qp& qp, Wqe& wqe, const ibv_send_wr& wr) {
+int fill_entry(Qp& qp, Wqe& wqe, const ibv_send_wr& wr) {
     wqe.wr_id = wr.wr_id;
     wqe.flags = uint8_t(wr.send_flags);
     wqe.imm = wr.imm_data;
@@ -117,7 +117,7 @@ int post_send(ibv_qp* handle, ibv_send_wr* wr, ibv_send_wr** bad) {
     for (; wr != nullptr; wr = wr->next) {
         Wqe* wqe = next_slot(qp, uint8_t(wr->opcode));
         if (wqe == nullptr) break;
-        qp.build_error = fill(qp, *wqe, *wr);
+        qp.build_error = fill_entry(qp, *wqe, *wr);
         if (qp.build_error != 0) {
             --qp.build_tail;
             break;

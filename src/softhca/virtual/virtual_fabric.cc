@@ -20,13 +20,13 @@ SegmentLayout private_layout() {
 }
 
 // Address space is all that an arena costs, and some tools (valgrind, limits) leave little of it.
-constexpr uint64_t kMinArena = uint64_t{1} << 30;
+constexpr uint64_t kMinVirtualArena = uint64_t{1} << 30;
 
 void create_segment(Segment& segment) {
     SegmentLayout layout = private_layout();
     while (!segment.create_private(layout)) {
         layout.arena_bytes /= 2;
-        if (layout.arena_bytes < kMinArena) throw std::bad_alloc();
+        if (layout.arena_bytes < kMinVirtualArena) throw std::bad_alloc();
     }
 }
 

@@ -109,7 +109,7 @@ std::string use_of(const uct::InterfaceAttributes& attributes, bool auxiliary) {
 }
 
 // Runtimes look for names in this text.
-void print_info(Worker& worker, FILE* stream) {
+void print_worker(Worker& worker, FILE* stream) {
     fprintf(stream, "#\n# Swiftlane worker %s (%016" PRIx64 ")\n#\n", worker.name().c_str(),
             worker.uuid());
     fprintf(stream, "#     address: %zu bytes, endpoints: %zu\n", worker.address().size(),
@@ -135,7 +135,7 @@ void print_info(Worker& worker, FILE* stream) {
 
 void ucp_worker_print_info(ucp_worker_h worker, FILE* stream) {
     GateLock lock(unwrap(worker).gate());
-    print_info(unwrap(worker), stream);
+    print_worker(unwrap(worker), stream);
 }
 
 ucs_status_t ucp_worker_get_address(ucp_worker_h worker_h, ucp_address_t** address_p,

@@ -8,7 +8,7 @@
 namespace ucp::select {
 namespace {
 
-std::string nanoseconds(double seconds) {
+std::string in_nanoseconds(double seconds) {
     return fmt::format("{:.0f}", seconds * 1e9);
 }
 
@@ -44,9 +44,9 @@ std::string write(const Report& report, std::span<const Candidate> candidates) {
         const uint8_t domain = report.peer.entries[candidate.remote].domain;
         table.add({name.transport, name.device,
                    fmt::format("{}, its device {}", select::name(candidate.locality), domain),
-                   nanoseconds(candidate.cost.latency), nanoseconds(candidate.cost.distance),
-                   nanoseconds(candidate.cost.overhead), nanoseconds(candidate.cost.transfer),
-                   nanoseconds(candidate.cost.total()), std::move(reason)});
+                   in_nanoseconds(candidate.cost.latency), in_nanoseconds(candidate.cost.distance),
+                   in_nanoseconds(candidate.cost.overhead), in_nanoseconds(candidate.cost.transfer),
+                   in_nanoseconds(candidate.cost.total()), std::move(reason)});
     }
     for (const Report::LeftOut& left_out : report.left_out) {
         table.add(

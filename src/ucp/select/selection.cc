@@ -21,7 +21,7 @@ Locality locality_of(uct::DeviceType type) {
     }
 }
 
-Cost cost_of(const AddressEntry& left, const AddressEntry& right) {
+Cost cost_between(const AddressEntry& left, const AddressEntry& right) {
     const double bandwidth = std::min(left.bandwidth, right.bandwidth);
     return {.latency = std::max(left.latency, right.latency),
             .distance = double{left.distance} + right.distance,
@@ -120,7 +120,7 @@ void find_partner(const WorkerAddress& own, const WorkerAddress& peer, Reaches r
             const AddressEntry& remote = peer.entries[there];
             if (!is_same_transport(local, remote) || remote.domain != peer_domain) continue;
             if (check_pair(own, peer, here, there, reaches) != Outcome::kChosen) continue;
-            const Key key{cost_of(local, remote).total(), is_low ? here : there,
+            const Key key{cost_between(local, remote).total(), is_low ? here : there,
                           is_low ? there : here};
             if (candidate.partner_local != kNone && best < key) continue;
             best = key;
@@ -146,7 +146,7 @@ std::vector<Candidate> rank(const WorkerAddress& own, const WorkerAddress& peer,
                                 .remote = there,
                                 .outcome = Outcome::kChosen,
                                 .locality = locality_of(local.device_type),
-                                .cost = cost_of(local, remote)};
+                                .cost = cost_between(local, remote)};
             if (local.auxiliary || remote.auxiliary) {
                 find_partner(own, peer, reaches, candidate);
                 candidate.is_alone = candidate.partner_local == kNone;
@@ -223,7 +223,7 @@ std::vector<Candidate> explain(const WorkerAddress& own, const WorkerAddress& pe
             if (is_ranked(here, there)) continue;
             Candidate candidate = missing;
             candidate.remote = there;
-            candidate.cost = cost_of(local, remote);
+            candidate.cost = cost_between(local, remote);
             candidate.outcome = check_pair(own, peer, here, there, reaches);
             if (local.device_type == uct::DeviceType::kAccelerator) {
                 candidate.outcome = Outcome::kNoMessages;

@@ -13,7 +13,7 @@ namespace ucs::net {
 
 namespace {
 
-const uint8_t* octets(std::span<const std::byte> bytes) {
+const uint8_t* message_octets(std::span<const std::byte> bytes) {
     return reinterpret_cast<const uint8_t*>(bytes.data());
 }
 
@@ -36,7 +36,7 @@ std::optional<Mac> MacWriter::end_if_possible() {
     Mac mac;
     unsigned length = 0;
     const unsigned char* const done =
-        HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()), octets(message_),
+        HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()), message_octets(message_),
              message_.size(), reinterpret_cast<unsigned char*>(mac.data()), &length);
     return done != nullptr && length == mac.size() ? std::optional(mac) : std::nullopt;
 }

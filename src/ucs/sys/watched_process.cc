@@ -20,7 +20,7 @@ struct Table {
 };
 
 // Endpoints of programs that never close them are destroyed after everything else.
-Table& table() {
+Table& watched_table() {
     static Table& only = *new Table;
     return only;
 }
@@ -46,7 +46,7 @@ WatchedProcess::WatchedProcess(const Process& process)
     : process_(process), descriptor_(open_process(process)) {}
 
 std::shared_ptr<const WatchedProcess> WatchedProcess::of(const Process& process) {
-    Table& all = table();
+    Table& all = watched_table();
     const Key key = key_of(process);
     std::shared_ptr<const WatchedProcess> made;  // its destructor takes the lock
     for (;;) {
@@ -66,7 +66,7 @@ std::shared_ptr<const WatchedProcess> WatchedProcess::of(const Process& process)
 }
 
 WatchedProcess::~WatchedProcess() {
-    Table& all = table();
+    Table& all = watched_table();
     const std::lock_guard guard(all.mutex);
     // Another may look at it anew since the last one has ceased to.
     const auto found = all.known.find(key_of(process_));

@@ -103,7 +103,7 @@ class CopyThreads {
     // --- for tests ---
 
     // Starts a thread; throws std::system_error where there may be no more.
-    using Spawn = std::thread (*)(std::function<void()> run);
+    using Spawn = std::thread (*)(const std::function<void()>& run);
     void set_spawn(Spawn spawn) { spawn_ = spawn; }
     std::vector<std::thread::native_handle_type> handles();
 
@@ -115,7 +115,7 @@ class CopyThreads {
 
     const unsigned wanted_;
     std::vector<unsigned> cpus_;  // on which they run
-    Spawn spawn_ = [](std::function<void()> run) { return std::thread(std::move(run)); };
+    Spawn spawn_ = [](const std::function<void()>& run) { return std::thread(run); };
     std::vector<std::thread> threads_;  // the owner's
     bool has_started_ = false;          // the owner's
     std::atomic<uint64_t> bytes_{0};

@@ -12,11 +12,11 @@ namespace uct::test {
 namespace {
 
 // Short enough for a test, long enough for a software adapter on an emulated processor.
-const Settings kPatient = {{"RC_TIMEOUT", "134ms"},
-                           {"RC_RETRY_COUNT", "7"},
-                           {"RC_RNR_TIMEOUT", "1ms"},
-                           {"UD_TIMEOUT", "2s"},
-                           {"UD_TIMER_TICK", "10ms"}};
+const Settings kPatientSettings = {{"RC_TIMEOUT", "134ms"},
+                                   {"RC_RETRY_COUNT", "7"},
+                                   {"RC_RNR_TIMEOUT", "1ms"},
+                                   {"UD_TIMEOUT", "2s"},
+                                   {"UD_TIMER_TICK", "10ms"}};
 
 class RealAdapter final : public Adapter {
   public:
@@ -24,7 +24,7 @@ class RealAdapter final : public Adapter {
 
     Settings patient(Settings settings) const override {
         for (auto& [name, value] : settings) {
-            for (const auto& [patient_name, patient_value] : kPatient) {
+            for (const auto& [patient_name, patient_value] : kPatientSettings) {
                 if (name == patient_name) value = patient_value;
             }
         }

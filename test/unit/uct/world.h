@@ -128,7 +128,7 @@ class Buffer {
     char* data() { return bytes_.data(); }
     uint64_t address() const { return reinterpret_cast<uintptr_t>(bytes_.data()); }
     size_t size() const { return bytes_.size(); }
-    std::string text() const { return {bytes_.begin(), bytes_.end()}; }
+    std::string text() const { return {bytes_.data(), bytes_.size()}; }
     Iov iov(size_t offset, size_t length) { return {bytes_.data() + offset, length, handle_}; }
     RemoteKey key_for(Peer& user);
     void deregister();

@@ -8,7 +8,6 @@ namespace ucp::bulk {
 namespace {
 
 using Kind = ReviewStep::Kind;
-using State = Claim::State;
 
 // Measured rates are noisy, and to move queue pairs costs both ends messages and a pause.
 constexpr double kMuchMore = 2;
@@ -45,7 +44,7 @@ std::vector<unsigned> share_out(std::span<const Claim> claims, unsigned total) {
 ReviewStep next_step(std::span<const Claim> claims, unsigned total) {
     unsigned held = 0;
     for (const Claim& claim : claims) {
-        if (claim.state == State::kMoving) return {};
+        if (claim.state == Claim::State::kMoving) return {};
         held += claim.held;
     }
     const std::vector<unsigned> due = share_out(claims, total);
@@ -60,7 +59,7 @@ ReviewStep next_step(std::span<const Claim> claims, unsigned total) {
             if (lacking == claims.size() || next_value(claim) > next_value(claims[lacking]))
                 lacking = index;
             const bool is_better = opening == claims.size() || claim.worth > claims[opening].worth;
-            if (claim.state == State::kClosed && is_better) opening = index;
+            if (claim.state == Claim::State::kClosed && is_better) opening = index;
         } else if (claim.held > due[index]) {
             if (losing == claims.size() || last_value(claim) < last_value(claims[losing]))
                 losing = index;

@@ -21,7 +21,7 @@ double expected_rate(double bandwidth, double distance, size_t slice) {
 namespace {
 
 constexpr ucs::Duration kSampleTime = std::chrono::milliseconds(1);
-constexpr double kNewest = 0.5;  // weight of a sample of many bytes in the average
+constexpr double kNewestSample = 0.5;  // weight of a sample of many bytes in the average
 constexpr double kManyBytes = 1 << 20;
 constexpr uint64_t kLargeMessage = 8;  // slices that make one to find out rates with
 
@@ -128,7 +128,7 @@ void Meter::completed(size_t bytes, ucs::Time now) {
 void Meter::sample(ucs::Time now) {
     const double measured = ucs::seconds(now - since_) / static_cast<double>(done_);
     const double share = std::min(1.0, static_cast<double>(done_) / kManyBytes);
-    const double weight = share * (is_measured_ ? kNewest : 1);
+    const double weight = share * (is_measured_ ? kNewestSample : 1);
     rate_ = 1 / (1 / rate_ + weight * (measured - 1 / rate_));
     is_measured_ = is_measured_ || share == 1;
     since_ = sampled_ = now;

@@ -22,7 +22,7 @@ namespace {
 
 // Looks without an event until a thread that waits for something sleeps: some microseconds.
 constexpr unsigned kLooks = 256;
-constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
+constexpr ucs::Duration kThreadTick = std::chrono::milliseconds(5);
 
 ucs_status_t drop_message(void*, void*, size_t length, uct::ReceiveDescriptor*) {
     ucs::log_warn("a message of {} bytes on a queue pair for bulk was dropped", length);
@@ -123,7 +123,7 @@ void BulkThread::run() {
         if (has_failures_) handle_failures();
         const bool has_posted = pull_all();
         if (now >= tick_) {
-            tick_ = now + kTick;
+            tick_ = now + kThreadTick;
             watch(now);
         }
         looks = events != 0 || has_posted ? 0 : looks + 1;
@@ -160,7 +160,7 @@ void BulkThread::sleep() {
         return;
     }
     pollfd sources[2] = {{wake_fd_, POLLIN, 0}, {interface_->event_fd(), POLLIN, 0}};
-    const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kTick).count();
+    const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kThreadTick).count();
     // Nothing is handed over to a queue pair that has no link, until it is seen that it has one
     // again.
     const bool is_idle = !has_work && !is_waiting && has_link;

@@ -19,7 +19,7 @@ constexpr size_t kKeyLength = sizeof(kKeyMark) + sizeof(uint64_t);
 // A table entry: no page is pinned.
 constexpr double kRegisterOverhead = 0.5e-6;
 
-bool is_sound(const Config& config, std::string* error) {
+bool is_sound_config(const Config& config, std::string* error) {
     if (config.rx_seg_size < config.tx_seg_size + 512) {
         *error = "UCX_TCP_RX_SEG_SIZE: expected at least 512 bytes more than UCX_TCP_TX_SEG_SIZE";
     } else if (config.encrypt && config.job_key.empty()) {
@@ -81,7 +81,7 @@ ucs_status_t TcpDomain::open_interface(std::string_view transport, const Interfa
     const ucs::config::Source& source = params.config != nullptr ? *params.config : environment;
     std::string error;
     Config config;
-    if (config_table().load(source, config, error) != UCS_OK || !is_sound(config, &error)) {
+    if (config_table().load(source, config, error) != UCS_OK || !is_sound_config(config, &error)) {
         ucs::log_error("{}", error);
         return UCS_ERR_INVALID_PARAM;
     }

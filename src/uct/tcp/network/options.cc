@@ -17,7 +17,7 @@
 namespace uct::tcp {
 namespace {
 
-void set(const Socket& socket, int level, int option, int value, const char* name) {
+void set_value(const Socket& socket, int level, int option, int value, const char* name) {
     if (!socket.set_option(level, option, value)) {
         ucs::log_debug("socket option {} = {}: {}", name, value, std::strerror(errno));
     }
@@ -41,9 +41,9 @@ int whole_seconds(ucs::Duration span) {
 
 void set_keep_alive(const Socket& socket, const Config& config) {
     if (config.keepidle == ucs::kForever) return;
-    set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
-    set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
-    set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(config.keepintvl), "TCP_KEEPINTVL");
+    set_value(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+    set_value(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
+    set_value(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(config.keepintvl), "TCP_KEEPINTVL");
     // A question is a packet like any other: it may stay without an answer for as long.
     const ucs::Duration patience = user_timeout(config);
     const int least = patience == ucs::kForever
@@ -51,7 +51,7 @@ void set_keep_alive(const Socket& socket, const Config& config) {
                           : (whole_seconds(patience) - 1) / whole_seconds(config.keepintvl) + 1;
     constexpr int kMost = 127;  // the kernel's bound
     const int count = std::min(std::max(static_cast<int>(config.keepcnt), least), kMost);
-    set(socket, IPPROTO_TCP, TCP_KEEPCNT, count, "TCP_KEEPCNT");
+    set_value(socket, IPPROTO_TCP, TCP_KEEPCNT, count, "TCP_KEEPCNT");
 }
 
 // The kernel repeats what is not answered ever more seldom. Two such packets, which fall into two
@@ -63,16 +63,16 @@ void repeat_often(const Socket& socket, const Config& config) {
     const ucs::Duration patience = user_timeout(config);
     if (patience == ucs::kForever) return;
     const auto span = std::chrono::ceil<std::chrono::milliseconds>(patience / kInPatience);
-    set(socket, IPPROTO_TCP, kRtoMax, static_cast<int>(std::clamp(span, kLeast, kMost).count()),
-        "TCP_RTO_MAX_MS");
+    set_value(socket, IPPROTO_TCP, kRtoMax,
+              static_cast<int>(std::clamp(span, kLeast, kMost).count()), "TCP_RTO_MAX_MS");
 }
 
 void set_buffers(Socket& socket, const Config& config) {
     if (config.sndbuf) {
-        set(socket, SOL_SOCKET, SO_SNDBUF, static_cast<int>(*config.sndbuf), "SO_SNDBUF");
+        set_value(socket, SOL_SOCKET, SO_SNDBUF, static_cast<int>(*config.sndbuf), "SO_SNDBUF");
     }
     if (config.rcvbuf) {
-        set(socket, SOL_SOCKET, SO_RCVBUF, static_cast<int>(*config.rcvbuf), "SO_RCVBUF");
+        set_value(socket, SOL_SOCKET, SO_RCVBUF, static_cast<int>(*config.rcvbuf), "SO_RCVBUF");
     }
 }
 
@@ -99,9 +99,10 @@ ucs::Duration user_timeout(const Config& config) {
 }
 
 void tune(const Socket& socket, const Config& config) {
-    if (config.nodelay) set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
+    if (config.nodelay) set_value(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
     if (config.busy_poll != 0)
-        set(socket, SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(config.busy_poll), "SO_BUSY_POLL");
+        set_value(socket, SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(config.busy_poll),
+                  "SO_BUSY_POLL");
     set_keep_alive(socket, config);
     repeat_often(socket, config);
 }
@@ -115,7 +116,7 @@ void limit_send_ahead(const Socket& socket, const Config& config) {
                          : within_host     ? SIZE_MAX
                                            : kToOtherHosts;
     if (bytes > INT_MAX) return;
-    set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(bytes), "TCP_NOTSENT_LOWAT");
+    set_value(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(bytes), "TCP_NOTSENT_LOWAT");
 }
 
 size_t longest_segment(const Socket& socket) {
@@ -172,7 +173,7 @@ Socket start_connect(const NetworkDevice& device, const SocketAddress& to, bool 
     set_congestion_control(made, device, config);  // a listener has tried it
     tune(made, config);
     // Ports are chosen when connecting, so that many connections may share one.
-    set(made, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT");
+    set_value(made, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT");
     if (made.bind({device.address, 0, device.index}, Socket::Reuse::kNo) != UCS_OK) {
         *cause = errno;
         return {};

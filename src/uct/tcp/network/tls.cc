@@ -34,7 +34,7 @@ constexpr size_t kReadAhead = 2 * TlsContext::kRecord;
 // Of a record with its frame, and messages of the protocol before it.
 constexpr size_t kBacklog = TlsContext::kRecord + 2048;
 // Pieces of one call.
-constexpr size_t kMaxPieces = 64;
+constexpr size_t kMaxRecordPieces = 64;
 
 // The program may use OpenSSL too: what it has in the thread's list of errors stays as it is.
 class OwnErrors {
@@ -45,7 +45,8 @@ class OwnErrors {
 };
 
 // The part [offset, offset + length) of pieces. @return how many pieces, at most `part` has
-size_t cut(std::span<const iovec> pieces, size_t offset, size_t length, std::span<iovec> part) {
+size_t cut_record(std::span<const iovec> pieces, size_t offset, size_t length,
+                  std::span<iovec> part) {
     size_t used = 0;
     for (const iovec& piece : pieces) {
         if (length == 0 || used == part.size()) break;
@@ -356,8 +357,8 @@ ssize_t Tls::send(std::span<const iovec> pieces, BufferOwner owner) {
     const size_t length = length_of(pieces);
     size_t sent = 0;
     while (sent < length && backlog() == 0) {
-        std::array<iovec, kMaxPieces> part;
-        const size_t count = cut(pieces, sent, TlsContext::kRecord, part);
+        std::array<iovec, kMaxRecordPieces> part;
+        const size_t count = cut_record(pieces, sent, TlsContext::kRecord, part);
         const auto* from = static_cast<const std::byte*>(part[0].iov_base);
         auto taken = static_cast<ssize_t>(part[0].iov_len);
         if (count > 1 || owner == BufferOwner::kUsers) {
@@ -429,9 +430,9 @@ ssize_t Tls::receive(std::span<const iovec> pieces, BufferOwner owner) {
     const size_t length = length_of(pieces);
     size_t received = 0;
     while (received < length) {
-        std::array<iovec, kMaxPieces> part;
+        std::array<iovec, kMaxRecordPieces> part;
         const auto next = [&](size_t most) {
-            return std::span<const iovec>(part).first(cut(pieces, received, most, part));
+            return std::span<const iovec>(part).first(cut_record(pieces, received, most, part));
         };
         ssize_t got;
         if (!rest_.empty()) {

@@ -18,7 +18,7 @@
 namespace uct::tcp {
 namespace {
 
-constexpr std::array<std::byte, wire::kAlignment> kZeros{};
+constexpr std::array<std::byte, wire::kAlignment> kPadding{};
 
 CopiedOutput& copied(OutputItem& item) {
     return static_cast<CopiedOutput&>(item);
@@ -171,7 +171,7 @@ int OutputQueue::gather(std::span<iovec> room, RegionTable::Reader* regions) con
                 }
                 writer.add(piece.iov_base, piece.iov_len);
             }
-            writer.add(kZeros.data(), operation.tail);
+            writer.add(kPadding.data(), operation.tail);
         }
         used += writer.count();
     }
@@ -219,7 +219,7 @@ void OutputQueue::forget(const AssociationUser* owner, OutputList& removed) {
             for (size_t i = 0; i < operation.pieces_count; ++i) {
                 writer.add(operation.pieces[i].iov_base, operation.pieces[i].iov_len);
             }
-            writer.add(kZeros.data(), operation.tail);
+            writer.add(kPadding.data(), operation.tail);
             OutputQueue copy(pools_);
             // Without memory the stream ends short, and the peer closes it.
             copy.append({rest, writer.count()}, 0, nullptr);

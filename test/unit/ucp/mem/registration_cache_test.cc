@@ -74,7 +74,7 @@ class FakeDomain : public uct::MemoryDomain {
 };
 
 // Knows the numbers of the allocations that are there.
-class FakeDevice final : public ucs::MemoryDetector {
+class DetectedDevice final : public ucs::MemoryDetector {
   public:
     bool detect(const void*, size_t, ucs::MemoryInfo&) const override { return false; }
     bool is_freed(uint64_t allocation, uint64_t) override {
@@ -137,7 +137,7 @@ class RegistrationCaching : public testing::Test {
         cache().invalidations().push(begin, begin + bytes(pages));
     }
 
-    FakeDevice device_;
+    DetectedDevice device_;
     std::vector<Domain> domains_;
     RegistrationCache::Limits limits_;
     std::unique_ptr<RegistrationCache> cache_;

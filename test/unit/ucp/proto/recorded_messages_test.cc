@@ -25,7 +25,7 @@ constexpr MessageId kId{kSender, 7};
 constexpr RemoteAccess kMemory{1, 2, 0x1000};
 
 template <typename Message>
-Bytes bytes_of(const Message& message) {
+Bytes header_bytes(const Message& message) {
     const auto* data = reinterpret_cast<const uint8_t*>(&message);
     return {data, data + sizeof(message)};
 }
@@ -61,50 +61,51 @@ TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
         Bytes today;
         std::string_view digits;
     } messages[] = {
-        {1, AmId::kTagFirst, bytes_of(TagFirstHeader{5, kId, 12, 3, 4}),
+        {1, AmId::kTagFirst, header_bytes(TagFirstHeader{5, kId, 12, 3, 4}),
          "0500000000000000887766554433221107000000000000000c00000000000000030000000000000004"
          "00000000000000"},
-        {2, AmId::kTagSync, bytes_of(TagSyncHeader{5, kSender, 9}),
+        {2, AmId::kTagSync, header_bytes(TagSyncHeader{5, kSender, 9}),
          "050000000000000088776655443322110900000000000000"},
-        {3, AmId::kTagSyncAck, bytes_of(SyncAckHeader{9}), "0900000000000000"},
-        {4, AmId::kFragment, bytes_of(FragmentHeader{kId, 4}),
+        {3, AmId::kTagSyncAck, header_bytes(SyncAckHeader{9}), "0900000000000000"},
+        {4, AmId::kFragment, header_bytes(FragmentHeader{kId, 4}),
          "887766554433221107000000000000000400000000000000"},
-        {5, AmId::kAmShort, bytes_of(AmHeader{3, 1, 2}), "0300010002000000"},
-        {6, AmId::kAmSingle, bytes_of(AmSingleHeader{{3, 1, 2}, kSender}),
+        {5, AmId::kAmShort, header_bytes(AmHeader{3, 1, 2}), "0300010002000000"},
+        {6, AmId::kAmSingle, header_bytes(AmSingleHeader{{3, 1, 2}, kSender}),
          "03000100020000008877665544332211"},
-        {7, AmId::kAmFirst, bytes_of(AmFirstHeader{{3, 1, 2}, kId, 12}),
+        {7, AmId::kAmFirst, header_bytes(AmFirstHeader{{3, 1, 2}, kId, 12}),
          "0300010002000000887766554433221107000000000000000c00000000000000"},
-        {8, AmId::kRndvRts, bytes_of(RndvRts{5, kSender, 9, 100, 0x1000, 4, 1, 2, 3}),
+        {8, AmId::kRndvRts, header_bytes(RndvRts{5, kSender, 9, 100, 0x1000, 4, 1, 2, 3}),
          "0500000000000000887766554433221109000000000000006400000000000000001000000000000004"
          "00000000000000010000000200000003000000"},
         {8, AmId::kRndvRts,
-         bytes_of(ReferringRts{{5, kSender, 9, 100, 0, 4, 0, 0, 16}, {7, 0x1000}}),
+         header_bytes(ReferringRts{{5, kSender, 9, 100, 0, 4, 0, 0, 16}, {7, 0x1000}}),
          "0500000000000000887766554433221109000000000000006400000000000000000000000000000004"
          "00000000000000000000000000000010000000"
          "07000000000000000010000000000000"},
-        {9, AmId::kRndvAts, bytes_of(RndvDone{9, kSender, -3}),
+        {9, AmId::kRndvAts, header_bytes(RndvDone{9, kSender, -3}),
          "09000000000000008877665544332211fd"},
-        {9, AmId::kRndvAts, bytes_of(FurtherDone{{9, kSender, 0}, {10, 11}}),
+        {9, AmId::kRndvAts, header_bytes(FurtherDone{{9, kSender, 0}, {10, 11}}),
          "0900000000000000887766554433221100"
          "0a000000000000000b00000000000000"},
-        {10, AmId::kRndvRtr, bytes_of(RndvRtr{9, kSender, 8, 16, 100, 0x1000, 1, 2}),
+        {10, AmId::kRndvRtr, header_bytes(RndvRtr{9, kSender, 8, 16, 100, 0x1000, 1, 2}),
          "0900000000000000887766554433221108000000000000001000000000000000640000000000000000"
          "100000000000000100000002000000"},
-        {11, AmId::kRndvAtp, bytes_of(RndvDone{8, kSender, 0}),
+        {11, AmId::kRndvAtp, header_bytes(RndvDone{8, kSender, 0}),
          "0800000000000000887766554433221100"},
-        {12, AmId::kRndvData, bytes_of(RndvData{8, kSender, 16}),
+        {12, AmId::kRndvData, header_bytes(RndvData{8, kSender, 16}),
          "080000000000000088776655443322111000000000000000"},
-        {14, AmId::kStream, bytes_of(StreamHeader{kSender}), "8877665544332211"},
-        {15, AmId::kMemoryNews, bytes_of(MemoryNews{kSender, 1, 2, 3, 4, MemoryNews::kInUse}),
+        {14, AmId::kStream, header_bytes(StreamHeader{kSender}), "8877665544332211"},
+        {15, AmId::kMemoryNews, header_bytes(MemoryNews{kSender, 1, 2, 3, 4, MemoryNews::kInUse}),
          "88776655443322110100000002000000000000000300000000000000040000000000000001"},
-        {16, AmId::kPut, bytes_of(EmulatedPut{kSender, 9, kMemory, 1}),
+        {16, AmId::kPut, header_bytes(EmulatedPut{kSender, 9, kMemory, 1}),
          "8877665544332211090000000000000001000000000000000200000000000000001000000000000001"},
-        {17, AmId::kGetRequest, bytes_of(EmulatedGet{kSender, 9, kMemory, 8}),
+        {17, AmId::kGetRequest, header_bytes(EmulatedGet{kSender, 9, kMemory, 8}),
          "8877665544332211090000000000000001000000000000000200000000000000001000000000000008"
          "00000000000000"},
         {17, AmId::kGetRequest,
-         bytes_of(CopyMessage{{kSender, 9, kMemory, 8},
-                              {CopyRequest::kGet, {1, 2, 1, 3, 4, 5, 6, 7, "dev", 8, 9, "way"}}}),
+         header_bytes(
+             CopyMessage{{kSender, 9, kMemory, 8},
+                         {CopyRequest::kGet, {1, 2, 1, 3, 4, 5, 6, 7, "dev", 8, 9, "way"}}}),
          "8877665544332211090000000000000001000000000000000200000000000000001000000000000008"
          "00000000000000"
          "01"
@@ -115,34 +116,35 @@ TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
          "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
          "0"
          "0000000000000000"},
-        {18, AmId::kGetReply, bytes_of(EmulatedGetReply{kSender, 9, 16}),
+        {18, AmId::kGetReply, header_bytes(EmulatedGetReply{kSender, 9, 16}),
          "887766554433221109000000000000001000000000000000"},
-        {19, AmId::kAtomicRequest, bytes_of(EmulatedAtomic{kSender, 9, kMemory, 32, 8, 6, 7}),
+        {19, AmId::kAtomicRequest, header_bytes(EmulatedAtomic{kSender, 9, kMemory, 32, 8, 6, 7}),
          "8877665544332211090000000000000001000000000000000200000000000000001000000000000020"
          "0806000000000000000700000000000000"},
-        {20, AmId::kAtomicReply, bytes_of(EmulatedAtomicReply{kSender, 9, 6}),
+        {20, AmId::kAtomicReply, header_bytes(EmulatedAtomicReply{kSender, 9, 6}),
          "887766554433221109000000000000000600000000000000"},
-        {21, AmId::kRmaAck, bytes_of(EmulatedDone{kSender, 9, -3}),
+        {21, AmId::kRmaAck, header_bytes(EmulatedDone{kSender, 9, -3}),
          "88776655443322110900000000000000fd"},
-        {22, AmId::kNotify, bytes_of(NotifyMessage{kSender, 6}),
+        {22, AmId::kNotify, header_bytes(NotifyMessage{kSender, 6}),
          "88776655443322110600000000000000"},
-        {22, AmId::kNotify, bytes_of(PackedPayload{{kSender, 6, NotifyHeader::kPayload, 12}, {7}}),
+        {22, AmId::kNotify,
+         header_bytes(PackedPayload{{kSender, 6, NotifyHeader::kPayload, 12}, {7}}),
          "8877665544332211060000000000000001000000"
          "0c0000000700000000000000"},
-        {22, AmId::kNotify, bytes_of(NotifyHeader{kSender, 6, NotifyHeader::kCredit, 0}),
+        {22, AmId::kNotify, header_bytes(NotifyHeader{kSender, 6, NotifyHeader::kCredit, 0}),
          "887766554433221106000000000000000200000000000000"},
-        {23, AmId::kReset, bytes_of(ResetHeader{kSender}), "8877665544332211"},
-        {24, AmId::kHello, bytes_of(HelloHeader{kSender}), "8877665544332211"},
-        {25, AmId::kLane, bytes_of(LaneHeader{kSender}), "8877665544332211"},
-        {27, AmId::kBulkRevoke, bytes_of(bulk::RevokeHeader{kSender, 7, 8, 1, 2, 3, 4, 5}),
+        {23, AmId::kReset, header_bytes(ResetHeader{kSender}), "8877665544332211"},
+        {24, AmId::kHello, header_bytes(HelloHeader{kSender}), "8877665544332211"},
+        {25, AmId::kLane, header_bytes(LaneHeader{kSender}), "8877665544332211"},
+        {27, AmId::kBulkRevoke, header_bytes(bulk::RevokeHeader{kSender, 7, 8, 1, 2, 3, 4, 5}),
          "8877665544332211070000000000000008000000000000000102030405"},
-        {28, AmId::kBulkRevokeDone, bytes_of(bulk::RevokeDoneMessage{kSender, 7}),
+        {28, AmId::kBulkRevokeDone, header_bytes(bulk::RevokeDoneMessage{kSender, 7}),
          "88776655443322110700000000000000"},
-        {29, AmId::kBulkQueuePair, bytes_of(bulk::QueuePairHeader{kSender, 6}),
+        {29, AmId::kBulkQueuePair, header_bytes(bulk::QueuePairHeader{kSender, 6}),
          "88776655443322110600000000000000"},
-        {30, AmId::kOrdered, bytes_of(OrderedHeader{kSender, 6, 1, {}}),
+        {30, AmId::kOrdered, header_bytes(OrderedHeader{kSender, 6, 1, {}}),
          "88776655443322110600000001000000"},
-        {31, AmId::kTook, bytes_of(TookMessage{kSender, 4, 5, 6, 7}),
+        {31, AmId::kTook, header_bytes(TookMessage{kSender, 4, 5, 6, 7}),
          "88776655443322110400000000000000050000000000000006000000000000000700000000000000"},
     };
     // These have no header, or that of kRndvRts, or of kLane.
@@ -156,12 +158,12 @@ TEST(RecordedMessages, HaveTheirIdsAndLayouts) {
 }
 
 // As a peer of the version of addresses 3 has sent it, whose uuid takes the recorded one's place.
-void deliver(Cluster& cluster, AmId id, std::string_view digits) {
+void deliver_recorded(Cluster& cluster, AmId id, std::string_view digits) {
     Bytes bytes = recorded(digits);
-    const Bytes written = bytes_of(kSender);
+    const Bytes written = header_bytes(kSender);
     const auto name = std::search(bytes.begin(), bytes.end(), written.begin(), written.end());
     const uint64_t uuid = cluster.a.worker().uuid();
-    if (name != bytes.end()) std::ranges::copy(bytes_of(uuid), name);
+    if (name != bytes.end()) std::ranges::copy(header_bytes(uuid), name);
     cluster.b().worker().interfaces().deliver(uuid, static_cast<uint8_t>(id), bytes.data(),
                                               bytes.size());
 }
@@ -177,13 +179,13 @@ void expect_tagged(Cluster& cluster, std::string_view text) {
 
 TEST(RecordedMessages, WithTagsAreReceived) {
     Cluster cluster;
-    deliver(cluster, AmId::kTagShort, "050000000000000073686f7274");
+    deliver_recorded(cluster, AmId::kTagShort, "050000000000000073686f7274");
     expect_tagged(cluster, "short");
-    deliver(cluster, AmId::kTagFirst,
-            "050000000000000088776655443322110700000000000000"
-            "0c0000000000000000000000000000000000000000000000696e2066");
-    deliver(cluster, AmId::kFragment,
-            "8877665544332211070000000000000004000000000000007261676d656e7473");
+    deliver_recorded(cluster, AmId::kTagFirst,
+                     "050000000000000088776655443322110700000000000000"
+                     "0c0000000000000000000000000000000000000000000000696e2066");
+    deliver_recorded(cluster, AmId::kFragment,
+                     "8877665544332211070000000000000004000000000000007261676d656e7473");
     expect_tagged(cluster, "in fragments");
 }
 
@@ -203,8 +205,8 @@ TEST(RecordedMessages, ThatAreActiveAreHandled) {
         return UCS_OK;
     };
     ASSERT_EQ(ucp_worker_set_am_recv_handler(cluster.b().handle(), &handler), UCS_OK);
-    deliver(cluster, AmId::kAmShort, "030000000000000073686f7274");
-    deliver(cluster, AmId::kAmSingle, "0300000002000000887766554433221173696e676c656162");
+    deliver_recorded(cluster, AmId::kAmShort, "030000000000000073686f7274");
+    deliver_recorded(cluster, AmId::kAmSingle, "0300000002000000887766554433221173696e676c656162");
     EXPECT_EQ(handled, (std::vector<std::string>{":short", "ab:single"}));
 }
 

@@ -101,9 +101,9 @@ Cluster::Options options(const SenderWire& kind, Wire& wire, const Operation& op
     return options;
 }
 
-class Pair {
+class CheckedPair {
   public:
-    Pair(const SenderWire& kind, const Operation& operation, Checksum checksum)
+    CheckedPair(const SenderWire& kind, const Operation& operation, Checksum checksum)
         : operation_(operation),
           wire_(kind.make()),
           cluster_(kind.name == "self" ? 1 : 2, options(kind, wire_, operation, checksum)),
@@ -128,7 +128,7 @@ class Pair {
         EXPECT_EQ(ucp_worker_set_am_recv_handler(cluster_.worker(last_), &handler), UCS_OK);
         region_.open(here());
     }
-    ~Pair() {
+    ~CheckedPair() {
         region_.close();
         for (ucs_status_ptr_t request : {sending_, receiving_, flush_}) {
             if (!UCS_PTR_IS_PTR(request)) continue;
@@ -136,7 +136,7 @@ class Pair {
             ucp_request_free(request);
         }
     }
-    Pair(const Pair&) = delete;
+    CheckedPair(const CheckedPair&) = delete;
 
     uct::test::Flip& flip() { return wire_.flip(); }
     Cluster& cluster() { return cluster_; }
@@ -226,7 +226,7 @@ class Pair {
     }
     static ucs_status_t on_active(void* arg, const void*, size_t, void* data, size_t length,
                                   const ucp_am_recv_param_t* param) {
-        Pair& self = *static_cast<Pair*>(arg);
+        CheckedPair& self = *static_cast<CheckedPair*>(arg);
         EXPECT_EQ(length, self.got_.size());
         if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
             std::memcpy(self.got_.data(), data, std::min(length, self.got_.size()));
@@ -237,7 +237,7 @@ class Pair {
         options.op_attr_mask =
             UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         options.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user) {
-            static_cast<Pair*>(user)->has_active_ = status == UCS_OK;
+            static_cast<CheckedPair*>(user)->has_active_ = status == UCS_OK;
             ucp_request_free(request);
         };
         options.user_data = &self;
@@ -283,7 +283,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, Checksums, over_wires([](const Operation&) { ret
                          name_of_transfer);
 
 TEST_P(Checksums, WhatIsNotChangedArrives) {
-    Pair pair(kind(), operation(), Checksum::kCrc32c);
+    CheckedPair pair(kind(), operation(), Checksum::kCrc32c);
     pair.start();
     EXPECT_TRUE(pair.cluster().until([&] { return pair.has_arrived() && pair.is_over(); }));
     EXPECT_TRUE(pair.is_right());
@@ -292,7 +292,7 @@ TEST_P(Checksums, WhatIsNotChangedArrives) {
 
 TEST_P(Checksums, AChangedByteIsNoticed) {
     for (const size_t byte : {0, 5}) {
-        Pair pair(kind(), operation(), Checksum::kCrc32c);
+        CheckedPair pair(kind(), operation(), Checksum::kCrc32c);
         pair.flip().arm(operation().least, operation().others, byte);
         pair.start();
         EXPECT_TRUE(pair.cluster().until([&] { return pair.has_failed() && pair.is_over(); }));
@@ -318,7 +318,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, NoChecksums, over_wires([](const Operation& oper
 
 // What the tests above rest on: without the checks the same change goes through as success.
 TEST_P(NoChecksums, NoticeNothing) {
-    Pair pair(kind(), operation(), Checksum::kNone);
+    CheckedPair pair(kind(), operation(), Checksum::kNone);
     // Behind the data of an active message comes the program's header.
     const size_t byte = operation().kind == Kind::kActiveWithHeader ? 100 : 0;
     pair.flip().arm(operation().least, operation().others, byte);
@@ -341,7 +341,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, OrderedChecksums, over_wires([](const Operation&
 
 // No later message is taken in the place of one that was changed.
 TEST_P(OrderedChecksums, NothingBehindItIsHeard) {
-    Pair pair(kind(), operation(), Checksum::kCrc32c);
+    CheckedPair pair(kind(), operation(), Checksum::kCrc32c);
     pair.flip().arm(operation().least, operation().others, 0);
     pair.start();
     Cluster& cluster = pair.cluster();

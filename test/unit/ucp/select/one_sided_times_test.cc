@@ -109,7 +109,7 @@ class Program {
     std::vector<size_t> lengths_, ends_;
 };
 
-LearnedCosts::Class class_of(size_t length, Load load) {
+LearnedCosts::Class class_of_load(size_t length, Load load) {
     return LearnedCosts::class_of(load, length);
 }
 
@@ -131,7 +131,7 @@ TEST(OneSidedTimes, FiguresThatAreWrongByFourTimesAreRightAfterSomeOperations) {
                     const auto restore = [&](Way way, double times) {
                         const double factor =
                             program.seconds(load, way, length) / ways.assumed(way).at(length);
-                        program.costs.restore(class_of(length, load), way,
+                        program.costs.restore(class_of_load(length, load), way,
                                               static_cast<float>(factor * times), 1000);
                     };
                     restore(good, 4);
@@ -166,10 +166,10 @@ TEST(OneSidedTimes, TrialsCostLessThanAHundredth) {
 TEST(OneSidedTimes, WhatWaitsForEachIsAlone) {
     Program program({1, 1, 1});
     for (int i = 0; i < 40; ++i) program.window(1, 16 << 10);
-    EXPECT_GE(program.costs.learned(class_of(16 << 10, Load::kAlone), Way::kZeroCopy), 4U);
-    EXPECT_EQ(program.costs.learned(class_of(16 << 10, Load::kOneWay), Way::kZeroCopy), 0U);
+    EXPECT_GE(program.costs.learned(class_of_load(16 << 10, Load::kAlone), Way::kZeroCopy), 4U);
+    EXPECT_EQ(program.costs.learned(class_of_load(16 << 10, Load::kOneWay), Way::kZeroCopy), 0U);
     for (int i = 0; i < 40; ++i) program.window(5, 16 << 10);
-    EXPECT_GE(program.costs.learned(class_of(16 << 10, Load::kOneWay), Way::kZeroCopy), 4U);
+    EXPECT_GE(program.costs.learned(class_of_load(16 << 10, Load::kOneWay), Way::kZeroCopy), 4U);
 }
 
 // All of a window go the same way, and it is as long as those of the program, up to a limit.
@@ -192,7 +192,7 @@ TEST(OneSidedTimes, AWindowGoesOneWay) {
 // An estimate of a window that the program cuts short would count the time until it goes on.
 TEST(OneSidedTimes, AWindowThatIsCutShortSaysNothing) {
     Program program({1, 1, 1});
-    const auto which = class_of(16 << 10, Load::kOneWay);
+    const auto which = class_of_load(16 << 10, Load::kOneWay);
     for (int i = 0; i < 20; ++i) program.window(8, 16 << 10);
     const uint32_t learned = program.costs.learned(which, Way::kZeroCopy);
     ASSERT_GE(learned, 4U);
@@ -258,14 +258,14 @@ TEST(OneSidedTimes, AWindowThatFailsTeachesNothing) {
         clock.advance(1us);
         if (route.ends_window) times.end_window(false);
     }
-    EXPECT_EQ(costs.learned(class_of(2048, Load::kAlone), Way::kCopy), 0U);
+    EXPECT_EQ(costs.learned(class_of_load(2048, Load::kAlone), Way::kCopy), 0U);
 }
 
 // A program that waits at first and then no more is left with the way that is known.
 TEST(OneSidedTimes, AWayThatWasNeverTimedIsNotBelievedToBeBetter) {
     LearnedCosts costs;
     const size_t length = 100 << 10;
-    const auto which = class_of(length, Load::kOneWay);
+    const auto which = class_of_load(length, Load::kOneWay);
     const double assumed = kAmongOthers.assumed(Way::kBulk).at(length);
     for (int i = 0; i < 8; ++i)
         costs.observe_window(which, Way::kBulk, assumed, ucs::from_seconds(5 * assumed));
@@ -355,9 +355,9 @@ TEST(OneSidedWays, WhatIsKnownOfThemIsShown) {
     const ProtocolTable table(adapter(), CostModel::fixed(), {});
     const auto text = [&] { return describe_learned(costs, Operation::kPut, both, table, "# "); };
     EXPECT_EQ(text(), "");
-    costs.observe_window(class_of(3 << 12, Load::kAlone), Way::kZeroCopy,
+    costs.observe_window(class_of_load(3 << 12, Load::kAlone), Way::kZeroCopy,
                          both[0]->assumed(Way::kZeroCopy).at(3 << 12), 3us);
-    costs.restore(class_of(3 << 17, Load::kOneWay), Way::kBulk, 1, 77);
+    costs.restore(class_of_load(3 << 17, Load::kOneWay), Way::kBulk, 1, 77);
     EXPECT_EQ(text(),
               "# learned            bytes   copy     figure   zero copy  figure     bulk      "
               "figure   goes\n"

@@ -31,7 +31,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr unsigned kMessages = 40;
+constexpr unsigned kMessagesOfEach = 40;
 constexpr size_t kLength = 100000;
 constexpr ucp_tag_t kEverything = ~ucp_tag_t{0};
 
@@ -158,7 +158,8 @@ Report talk(int other, bool is_first) {
     Process process(other);
     process.meet();
     const auto send = [&](bool is_sender) {
-        for (unsigned i = 0; i < kMessages; ++i) is_sender ? process.send() : process.receive();
+        for (unsigned i = 0; i < kMessagesOfEach; ++i)
+            is_sender ? process.send() : process.receive();
     };
     send(is_first);
     if (is_first) process.ask(UCPX_LANE_POLICY_DEDICATED);
@@ -315,7 +316,7 @@ TEST_F(TwoTraces, CountWhatTheCountersCount) {
             }
         }
         EXPECT_EQ(bytes, report.announced_bytes);
-        EXPECT_EQ(report.announced, kMessages);
+        EXPECT_EQ(report.announced, kMessagesOfEach);
     }
 }
 

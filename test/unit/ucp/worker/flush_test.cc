@@ -13,7 +13,7 @@ namespace ucp::test {
 namespace {
 
 constexpr size_t kNear = 0, kFar = 1;
-constexpr unsigned kId = 7;
+constexpr unsigned kMessageId = 7;
 
 class WorkerFlush : public testing::TestWithParam<SenderWire> {
   protected:
@@ -78,7 +78,7 @@ TEST_P(WorkerFlush, WaitsForWhatGoesByTheEndpointOfAMessage) {
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                          UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id = kId;
+    handler.id = kMessageId;
     handler.cb = [](void* arg, const void*, size_t, void*, size_t,
                     const ucp_am_recv_param_t* param) {
         *static_cast<ucp_ep_h*>(arg) = param->reply_ep;
@@ -89,8 +89,8 @@ TEST_P(WorkerFlush, WaitsForWhatGoesByTheEndpointOfAMessage) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_AM_SEND_FLAG_REPLY;
-    EXPECT_EQ(cluster_.finish(ucp_am_send_nbx(cluster_.endpoint(kFar, kNear), kId, nullptr, 0,
-                                              nullptr, 0, &param)),
+    EXPECT_EQ(cluster_.finish(ucp_am_send_nbx(cluster_.endpoint(kFar, kNear), kMessageId, nullptr,
+                                              0, nullptr, 0, &param)),
               UCS_OK);
     ASSERT_TRUE(cluster_.until([&] { return reply != nullptr; }));
 

@@ -22,31 +22,32 @@ namespace {
 using namespace std::chrono_literals;
 
 // What copies do in threads, in real time.
-struct Machine {
+struct ThreadMachine {
     std::thread::id program = std::this_thread::get_id();
     std::atomic<bool> holds_threads{false};  // they stay in the piece that they copy
     std::atomic<unsigned> held{0};
     std::atomic<size_t> by_program{0};
     std::atomic<ucs_status_t> status{UCS_OK};  // of threads' pieces
 };
-Machine* machine;
+ThreadMachine* thread_machine;
 
-ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, RemoteKey) {
-    const bool is_thread = std::this_thread::get_id() != machine->program;
+ucs_status_t move_in_threads(CopyDirection direction, const Iov& piece, uint64_t remote,
+                             RemoteKey) {
+    const bool is_thread = std::this_thread::get_id() != thread_machine->program;
     if (is_thread) {
-        ++machine->held;
-        while (machine->holds_threads) std::this_thread::yield();
-        if (machine->status != UCS_OK) {
-            --machine->held;
-            return machine->status;
+        ++thread_machine->held;
+        while (thread_machine->holds_threads) std::this_thread::yield();
+        if (thread_machine->status != UCS_OK) {
+            --thread_machine->held;
+            return thread_machine->status;
         }
     } else {
-        machine->by_program += piece.length;
+        thread_machine->by_program += piece.length;
     }
     auto* const there = reinterpret_cast<void*>(remote);
     const bool is_put = direction == CopyDirection::kPut;
     std::memcpy(is_put ? there : piece.buffer, is_put ? piece.buffer : there, piece.length);
-    if (is_thread) --machine->held;
+    if (is_thread) --thread_machine->held;
     return UCS_OK;
 }
 
@@ -64,7 +65,7 @@ struct Bytes {
 
 class CopyThreadsTest : public testing::TestWithParam<unsigned> {
   protected:
-    CopyThreadsTest() { machine = &machine_; }
+    CopyThreadsTest() { thread_machine = &machine_; }
     ~CopyThreadsTest() override {
         machine_.holds_threads = false;
         queue.cancel(group);
@@ -86,10 +87,10 @@ class CopyThreadsTest : public testing::TestWithParam<unsigned> {
         });
     }
 
-    Machine machine_;
+    ThreadMachine machine_;
     ucs::WallClock clock;
     CopyThreads threads{GetParam()};
-    CopyQueue queue{clock, move, &threads};
+    CopyQueue queue{clock, move_in_threads, &threads};
     Group group;
 };
 
@@ -239,8 +240,7 @@ TEST_P(CopyThreadsTest, WakeUpWhoSleeps) {
 
 // Where there may be no more threads copies go on without.
 TEST_P(CopyThreadsTest, NoThreadsAreNoFailure) {
-    // NOLINTNEXTLINE(performance-unnecessary-value-param): the type of Spawn
-    threads.set_spawn([](std::function<void()>) -> std::thread {
+    threads.set_spawn([](const std::function<void()>&) -> std::thread {
         throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
     });
     Bytes bytes(16 << 20);

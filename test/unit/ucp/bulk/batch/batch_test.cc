@@ -9,8 +9,8 @@
 namespace ucp::test {
 namespace {
 
-constexpr size_t kFrom = 0;
-constexpr size_t kTo = 1;
+constexpr size_t kInitiator = 0;
+constexpr size_t kBatchTarget = 1;
 
 struct Notified {
     uint64_t sender;
@@ -22,17 +22,18 @@ class Pair {
   public:
     explicit Pair(size_t length, const Cluster::Options& options = {})
         : cluster(2, options),
-          local(cluster.context(kFrom), length),
-          remote(cluster.context(kTo), length) {
+          local(cluster.context(kInitiator), length),
+          remote(cluster.context(kBatchTarget), length) {
         remote.open(endpoint());
-        EXPECT_EQ(ucpx_worker_set_notify_handler(cluster.worker(kTo), on_notified, this), UCS_OK);
+        EXPECT_EQ(ucpx_worker_set_notify_handler(cluster.worker(kBatchTarget), on_notified, this),
+                  UCS_OK);
     }
     ~Pair() {
         // The key goes before the worker that it was opened for.
         remote.close();
     }
 
-    ucp_ep_h endpoint() { return cluster.endpoint(kFrom, kTo); }
+    ucp_ep_h endpoint() { return cluster.endpoint(kInitiator, kBatchTarget); }
     ucpx_piece_t piece(size_t local_offset, size_t remote_offset, size_t length) {
         return {local.bytes.data() + local_offset, remote.address(remote_offset), length,
                 local.memory, remote.key};
@@ -121,7 +122,7 @@ TEST_P(Batch, ThousandsOfPiecesLandWhereTheyBelong) {
     pair.local.fill(3);
     ASSERT_EQ(pair.cluster.finish(pair.start(true, pieces)), UCS_OK);
     pair.expect_equal(pieces);
-    std::ranges::fill(pair.local.bytes, 0);
+    std::fill(pair.local.bytes.begin(), pair.local.bytes.end(), 0);
     ASSERT_EQ(pair.cluster.finish(pair.start(false, pieces)), UCS_OK);
     pair.expect_equal(pieces);
     EXPECT_NE(pair.remote.bytes, std::vector<uint8_t>(pair.remote.bytes.size()));
@@ -156,7 +157,7 @@ TEST(BatchOfCopies, TheFirstPieceThatIsRefusedEndsIt) {
     options.fabric.capabilities = kAbilities[4].capabilities;
     Pair pair(1 << 20, options);
     pair.local.fill(3);
-    Region other(pair.cluster.context(kTo), 4096);
+    Region other(pair.cluster.context(kBatchTarget), 4096);
     other.open(pair.endpoint());
     other.unmap();
     for (const bool is_put : {true, false}) {
@@ -223,10 +224,10 @@ TEST_P(Batch, ListsOfPutAndGetDoTheSame) {
         List list(pieces);
         if (!has_handles) list.local.field_mask &= ~uint64_t{UCP_DT_LOCAL_SGL_FIELD_MEMHS};
         pair.local.fill(3);
-        std::ranges::fill(pair.remote.bytes, 0);
+        std::fill(pair.remote.bytes.begin(), pair.remote.bytes.end(), 0);
         ASSERT_EQ(pair.cluster.finish(list.start(pair.endpoint(), true)), UCS_OK);
         pair.expect_equal(pieces);
-        std::ranges::fill(pair.local.bytes, 0);
+        std::fill(pair.local.bytes.begin(), pair.local.bytes.end(), 0);
         ASSERT_EQ(pair.cluster.finish(list.start(pair.endpoint(), false)), UCS_OK);
         pair.expect_equal(pieces);
         EXPECT_NE(pair.remote.bytes, std::vector<uint8_t>(pair.remote.bytes.size()));
@@ -339,7 +340,7 @@ TEST_P(Batch, EmptyPiecesMoveNothingAndNotifyAllTheSame) {
         UCS_OK);
     ASSERT_TRUE(pair.cluster.until([&] { return !pair.notified.empty(); }));
     EXPECT_EQ(pair.notified[0].value, 7u);
-    EXPECT_EQ(pair.notified[0].sender, pair.cluster.uuid(kFrom));
+    EXPECT_EQ(pair.notified[0].sender, pair.cluster.uuid(kInitiator));
     EXPECT_EQ(pair.remote.bytes, std::vector<uint8_t>(4096));
     ASSERT_EQ(pair.cluster.finish(pair.start(true, {pair.piece(0, 0, 0), pair.piece(0, 8, 64)})),
               UCS_OK);
@@ -387,7 +388,8 @@ TEST_P(Batch, PayloadsComeOnceAndBehindTheBytesWhateverWaits) {
     const auto listen = [](void* arg, const ucpx_notification_t* notification) {
         static_cast<Listener*>(arg)->listen(*notification);
     };
-    EXPECT_EQ(ucpx_worker_set_notify_handler(pair.cluster.worker(kTo), nullptr, nullptr), UCS_OK);
+    EXPECT_EQ(ucpx_worker_set_notify_handler(pair.cluster.worker(kBatchTarget), nullptr, nullptr),
+              UCS_OK);
     std::vector<ucs_status_ptr_t> requests;
     for (size_t i = 0; i < kBatches; ++i) {
         requests.push_back(start_telling(pair.endpoint(), true,
@@ -397,9 +399,10 @@ TEST_P(Batch, PayloadsComeOnceAndBehindTheBytesWhateverWaits) {
     }
     pair.cluster.steps(3000);
     EXPECT_TRUE(told.empty());
-    EXPECT_LT(pair.cluster.inner(kTo).notifier().kept(), kBatches / 2);
-    EXPECT_EQ(ucpx_worker_set_notification_handler(pair.cluster.worker(kTo), listen, &listener),
-              UCS_OK);
+    EXPECT_LT(pair.cluster.inner(kBatchTarget).notifier().kept(), kBatches / 2);
+    EXPECT_EQ(
+        ucpx_worker_set_notification_handler(pair.cluster.worker(kBatchTarget), listen, &listener),
+        UCS_OK);
     for (const ucs_status_ptr_t request : requests) EXPECT_EQ(pair.cluster.finish(request), UCS_OK);
     ASSERT_TRUE(pair.cluster.until([&] { return told.size() == kBatches; }));
     std::ranges::sort(told);
@@ -441,7 +444,8 @@ TEST_P(BatchFailure, AtAnyPacketEndsItOnceWithTheErrorAndWithoutNotification) {
             uint64_t seen = 0;
             pair.cluster.fabric.observe([&](const uct::mock::PacketEvent&) {
                 if (seen++ == packet) {
-                    pair.cluster.fabric.cut(pair.cluster.uuid(kFrom), pair.cluster.uuid(kTo));
+                    pair.cluster.fabric.cut(pair.cluster.uuid(kInitiator),
+                                            pair.cluster.uuid(kBatchTarget));
                 }
             });
             std::vector<ucpx_piece_t> pieces;

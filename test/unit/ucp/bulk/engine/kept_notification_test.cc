@@ -23,7 +23,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-constexpr size_t kFrom = 0, kTo = 1, kOther = 2;
+constexpr size_t kFrom = 0, kTo = 1, kBystander = 2;
 
 struct Told {
     uint64_t sender;
@@ -189,7 +189,8 @@ TEST_P(KeptNotifications, OfASenderThatFloodsAreFewAndItWaits) {
         // Nothing else waits for that, in either direction, nor do others' notifications.
         pass(cluster_, kFrom, kTo, 1 + length);
         pass(cluster_, kTo, kFrom, 2 + length);
-        EXPECT_EQ(cluster_.finish(notify(cluster_.endpoint(kFrom, kOther), 5, {1, 2, 3})), UCS_OK);
+        EXPECT_EQ(cluster_.finish(notify(cluster_.endpoint(kFrom, kBystander), 5, {1, 2, 3})),
+                  UCS_OK);
         EXPECT_EQ(ended(), room_for(length));
         listen();
         expect_all(length);

@@ -10,13 +10,12 @@ namespace ucp::bulk {
 namespace {
 
 using Kind = ReviewStep::Kind;
-using State = Claim::State;
 
 Claim open(double worth, unsigned held, bool is_settled = true) {
-    return {State::kOpen, worth, held, 4, is_settled, true};
+    return {Claim::State::kOpen, worth, held, 4, is_settled, true};
 }
 Claim closed(double worth, bool is_settled = true) {
-    return {State::kClosed, worth, 0, 4, is_settled, true};
+    return {Claim::State::kClosed, worth, 0, 4, is_settled, true};
 }
 
 TEST(QueuePairReview, SharesAreInProportionToWhatTransfersBringAndNeverMoreThanFull) {
@@ -58,7 +57,7 @@ TEST(QueuePairReview, OfSeveralThatHaveTooManyTheOneLosesThatBringsLeast) {
 
 TEST(QueuePairReview, NothingHappensBesideAnotherStepOrBeforeTheLastCouldShow) {
     Claim moving = open(1, 1);
-    moving.state = State::kMoving;
+    moving.state = Claim::State::kMoving;
     EXPECT_EQ(next_step(std::vector{moving, closed(9)}, 2).kind, Kind::kNone);
     EXPECT_EQ(next_step(std::vector{open(1, 1, false), closed(9)}, 1).kind, Kind::kNone);
     EXPECT_EQ(next_step(std::vector{open(1, 1), closed(9, false)}, 1).kind, Kind::kNone);
@@ -100,18 +99,18 @@ TEST(QueuePairReview, ComesToRestWithNothingLeftOver) {
             if (step.kind == Kind::kNone) break;
             Claim& claim = claims[step.claim];
             if (step.kind == Kind::kGiveUp) {
-                ASSERT_EQ(claim.state, State::kOpen);
-                claim.state = State::kClosed;
+                ASSERT_EQ(claim.state, Claim::State::kOpen);
+                claim.state = Claim::State::kClosed;
                 claim.held = 0;
                 continue;
             }
-            ASSERT_EQ(claim.state, State::kClosed);
+            ASSERT_EQ(claim.state, Claim::State::kClosed);
             unsigned held = 0;
             for (const Claim& each : claims) held += each.held;
             const unsigned due = share_out(claims, kTotal)[step.claim];
             claim.held = std::min(due, kTotal - held);
             ASSERT_GT(claim.held, 0u);
-            claim.state = State::kOpen;
+            claim.state = Claim::State::kOpen;
         }
         unsigned held = 0;
         for (const Claim& each : claims) held += each.held;

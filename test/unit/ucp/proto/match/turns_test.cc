@@ -18,13 +18,13 @@
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
 #include "uct/sm/component.h"
+#include "unit/ucp/no_options.h"
 
 namespace ucp::test {
 namespace {
 
 constexpr size_t kLong = 32 * 1024;
 constexpr ucp_tag_t kTag = 7, kAll = ~ucp_tag_t{0};
-const ucp_request_param_t kPlain{};
 
 class Rank {
   public:
@@ -51,10 +51,11 @@ class Rank {
     }
     ucs_status_ptr_t send(std::vector<char>& data) { return send(endpoint_, data); }
     ucs_status_ptr_t send(ucp_ep_h endpoint, std::vector<char>& data) {
-        return ucp_tag_send_nbx(endpoint, data.data(), data.size(), kTag, &kPlain);
+        return ucp_tag_send_nbx(endpoint, data.data(), data.size(), kTag, &kNothing);
     }
     ucs_status_ptr_t receive(std::vector<char>& data) {
-        return ucp_tag_recv_nbx(wrap(worker_.get()), data.data(), data.size(), kTag, kAll, &kPlain);
+        return ucp_tag_recv_nbx(wrap(worker_.get()), data.data(), data.size(), kTag, kAll,
+                                &kNothing);
     }
     void progress() { worker_->progress(); }
     ucp_ep_h endpoint() const { return endpoint_; }
@@ -265,7 +266,7 @@ TEST_F(LongMessages, ThatWereAskedForArriveThoughTheReceiverCloses) {
     const ucs_status_ptr_t sending = here_.send(source);
     EXPECT_FALSE(ends(sending));
     const ucs_status_ptr_t receiving = there_.receive(target);
-    const ucs_status_ptr_t closing = ucp_ep_close_nbx(there_.endpoint(), &kPlain);
+    const ucs_status_ptr_t closing = ucp_ep_close_nbx(there_.endpoint(), &kNothing);
     EXPECT_TRUE(ends(receiving));
     EXPECT_EQ(target, source);
     EXPECT_TRUE(ends(sending));
@@ -330,7 +331,7 @@ TEST_P(Exchanges, ProgressEndsWithTheLastReceive) {
 TEST_P(Exchanges, ProgressEndsWithTheLastReceiveBesideThoseThatStand) {
     std::vector<char> question(8);
     const ucs_status_ptr_t standing = ucp_tag_recv_nbx(
-        here_.worker(), question.data(), question.size(), kTag << 32, kAll << 32, &kPlain);
+        here_.worker(), question.data(), question.size(), kTag << 32, kAll << 32, &kNothing);
     const ucs_status_ptr_t receive = here_.receive(target_);
     send();
     send();
@@ -346,7 +347,7 @@ TEST_P(Exchanges, OneCallTakesMessagesForReceivesFromAnybody) {
     std::vector<char> second(GetParam());
     const ucs_status_ptr_t first = here_.receive(target_);
     const ucs_status_ptr_t from_anybody =
-        ucp_tag_recv_nbx(here_.worker(), second.data(), second.size(), kTag, kAll >> 32, &kPlain);
+        ucp_tag_recv_nbx(here_.worker(), second.data(), second.size(), kTag, kAll >> 32, &kNothing);
     send();
     send();
     while (ucp_request_check_status(first) == UCS_INPROGRESS) here_.progress();

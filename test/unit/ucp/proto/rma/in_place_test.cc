@@ -20,16 +20,16 @@
 #include "ucp/worker/worker.h"
 #include "uct/base/refusing_endpoint.h"
 #include "uct/sm/component.h"
+#include "unit/ucp/no_options.h"
 #include "unit/ucp/remote_key.h"
 
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kPlain{};
 constexpr uint64_t kAllFeatures =
     UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_TAG;
 
-uint64_t address_of(const void* pointer) {
+uint64_t number_of(const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer);
 }
 
@@ -90,10 +90,10 @@ class InPlace : public testing::Test {
     }
 
     ucs_status_t put(uint64_t value, uint64_t address, ucp_rkey_h key) {
-        return wait(ucp_put_nbx(ep_, &value, sizeof(value), address, key, &kPlain));
+        return wait(ucp_put_nbx(ep_, &value, sizeof(value), address, key, &kNothing));
     }
     ucs_status_t get(uint64_t* value, uint64_t address, ucp_rkey_h key) {
-        return wait(ucp_get_nbx(ep_, value, sizeof(*value), address, key, &kPlain));
+        return wait(ucp_get_nbx(ep_, value, sizeof(*value), address, key, &kNothing));
     }
     template <typename Word>
     ucs_status_ptr_t start_atomic(ucp_atomic_op_t op, Word operand, Word* reply, uint64_t address,
@@ -119,7 +119,7 @@ class InPlace : public testing::Test {
         return status;
     }
     Endpoint& endpoint() { return unwrap(ep_); }
-    uint64_t word(size_t index) const { return address_of(&words_[index]); }
+    uint64_t word(size_t index) const { return number_of(&words_[index]); }
 
     ucs::VirtualClock clock_;  // of who is given it
     Party there_;
@@ -148,7 +148,7 @@ TEST_F(InPlace, PutsAndGetsOfAllLengths) {
         SCOPED_TRACE(length);
         std::ranges::fill(target, '.');
         const ucs_status_ptr_t put =
-            ucp_put_nbx(ep_, source.data(), length, address_of(target.data() + 1), key, &kPlain);
+            ucp_put_nbx(ep_, source.data(), length, number_of(target.data() + 1), key, &kNothing);
         EXPECT_TRUE(put == nullptr || length > limits.longest_put);
         EXPECT_EQ(wait(put), UCS_OK);
         EXPECT_TRUE(std::equal(source.begin(), source.begin() + static_cast<ptrdiff_t>(length),
@@ -158,8 +158,8 @@ TEST_F(InPlace, PutsAndGetsOfAllLengths) {
             EXPECT_EQ(target[length + 1], '.');
         }
         std::ranges::fill(back, '-');
-        EXPECT_EQ(wait(ucp_get_nbx(ep_, back.data(), length, address_of(target.data() + 1), key,
-                                   &kPlain)),
+        EXPECT_EQ(wait(ucp_get_nbx(ep_, back.data(), length, number_of(target.data() + 1), key,
+                                   &kNothing)),
                   UCS_OK);
         EXPECT_TRUE(std::equal(source.begin(), source.begin() + static_cast<ptrdiff_t>(length),
                                back.begin()));
@@ -281,8 +281,8 @@ TEST_F(InPlace, AKeyThatIsOpenedAnewIsThatOfItsNewMemory) {
         keys_.pop_back();
         const ucp_rkey_h key =
             grant(i % 2 == 0 ? &other[0] : &words_[1], 16, UCP_MEM_MAP_PROT_REMOTE_WRITE);
-        EXPECT_EQ(put(1, i % 2 == 0 ? address_of(&other[1]) : word(2), key), UCS_OK);
-        EXPECT_EQ(put(1, i % 2 == 0 ? word(2) : address_of(&other[1]), key), UCS_ERR_INVALID_ADDR);
+        EXPECT_EQ(put(1, i % 2 == 0 ? number_of(&other[1]) : word(2), key), UCS_OK);
+        EXPECT_EQ(put(1, i % 2 == 0 ? word(2) : number_of(&other[1]), key), UCS_ERR_INVALID_ADDR);
     }
 }
 
@@ -294,7 +294,7 @@ TEST_F(InPlace, NothingBeforeTheEndOfWhatAFenceHolds) {
     const auto target = std::make_unique<char[]>(kLong);
     const ucp_rkey_h key = grant(target.get(), kLong, UCP_MEM_MAP_PROT_REMOTE_WRITE);
     const ucs_status_ptr_t longer =
-        ucp_put_nbx(ep_, source.data(), kLong, address_of(target.get()), key, &kPlain);
+        ucp_put_nbx(ep_, source.data(), kLong, number_of(target.get()), key, &kNothing);
     ASSERT_TRUE(UCS_PTR_IS_PTR(longer));
     EXPECT_EQ(put(1, word(2), key_), UCS_OK) << "no fence is between";
     ASSERT_EQ(ucp_request_check_status(longer), UCS_INPROGRESS);
@@ -302,10 +302,10 @@ TEST_F(InPlace, NothingBeforeTheEndOfWhatAFenceHolds) {
     ASSERT_EQ(ucp_worker_fence(wrap(here_->worker.get())), UCS_OK);
     const uint64_t value = 2;
     uint64_t found = 0;
-    const ucs_status_ptr_t first = ucp_put_nbx(ep_, &value, 8, word(2), key_, &kPlain);
+    const ucs_status_ptr_t first = ucp_put_nbx(ep_, &value, 8, word(2), key_, &kNothing);
     const ucs_status_ptr_t second =
-        ucp_put_nbx(ep_, &value, 8, word(3), key_, &kPlain);  // behind one that waits
-    const ucs_status_ptr_t third = ucp_get_nbx(ep_, &found, 8, word(2), key_, &kPlain);
+        ucp_put_nbx(ep_, &value, 8, word(3), key_, &kNothing);  // behind one that waits
+    const ucs_status_ptr_t third = ucp_get_nbx(ep_, &found, 8, word(2), key_, &kNothing);
     const ucs_status_ptr_t fourth = start_atomic<uint64_t>(UCP_ATOMIC_OP_ADD, 1, &found, word(4));
     for (const ucs_status_ptr_t each : {first, second, third, fourth})
         EXPECT_TRUE(UCS_PTR_IS_PTR(each));
@@ -320,7 +320,7 @@ TEST_F(InPlace, NothingBeforeTheEndOfWhatAFenceHolds) {
     EXPECT_TRUE(endpoint().may_act_in_place());
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(ucp_worker_fence(wrap(here_->worker.get())), UCS_OK);
-        EXPECT_EQ(ucp_put_nbx(ep_, &value, 8, word(5), key_, &kPlain), nullptr);
+        EXPECT_EQ(ucp_put_nbx(ep_, &value, 8, word(5), key_, &kNothing), nullptr);
     }
 }
 
@@ -362,11 +362,11 @@ TEST_F(InPlace, AFenceIsForTheDedicatedLaneToo) {
 TEST_F(InPlace, AFlushWaitsForAMessageThatHasNoRoom) {
     ASSERT_NO_FATAL_FAILURE(connect());
     const ucp_worker_h worker = wrap(here_->worker.get());
-    EXPECT_EQ(ucp_worker_flush_nbx(worker, &kPlain), nullptr);
+    EXPECT_EQ(ucp_worker_flush_nbx(worker, &kNothing), nullptr);
     EXPECT_EQ(ucp_worker_flush_nb(worker, 0, [](void*, ucs_status_t) {}), nullptr);
     uint64_t value = 1;
     ucs_status_ptr_t sending = nullptr;
-    while (sending == nullptr) sending = ucp_tag_send_nbx(ep_, &value, sizeof(value), 1, &kPlain);
+    while (sending == nullptr) sending = ucp_tag_send_nbx(ep_, &value, sizeof(value), 1, &kNothing);
     ASSERT_TRUE(UCS_PTR_IS_PTR(sending));
     EXPECT_FALSE(endpoint().may_act_in_place()) << "nothing goes past what waits";
     const ucs_status_ptr_t flush = ucp_worker_flush_nb(worker, 0, [](void*, ucs_status_t) {});
@@ -374,7 +374,7 @@ TEST_F(InPlace, AFlushWaitsForAMessageThatHasNoRoom) {
     EXPECT_EQ(wait(sending), UCS_OK);
     EXPECT_EQ(wait(flush), UCS_OK);
     EXPECT_TRUE(endpoint().may_act_in_place());
-    EXPECT_EQ(ucp_worker_flush_nbx(worker, &kPlain), nullptr);
+    EXPECT_EQ(ucp_worker_flush_nbx(worker, &kNothing), nullptr);
 }
 
 // A program that puts and flushes may make no progress for as long as it likes.
@@ -387,12 +387,12 @@ TEST_P(InPlaceFlushes, EndASamplingWindow) {
     using Flush = void (*)(ucp_worker_h worker, ucp_ep_h ep);
     constexpr Flush kFlushes[] = {
         [](ucp_worker_h worker, ucp_ep_h) {
-            EXPECT_EQ(ucp_worker_flush_nbx(worker, &kPlain), nullptr);
+            EXPECT_EQ(ucp_worker_flush_nbx(worker, &kNothing), nullptr);
         },
         [](ucp_worker_h worker, ucp_ep_h) {
             EXPECT_EQ(ucp_worker_flush_nb(worker, 0, [](void*, ucs_status_t) {}), nullptr);
         },
-        [](ucp_worker_h, ucp_ep_h ep) { EXPECT_EQ(ucp_ep_flush_nbx(ep, &kPlain), nullptr); },
+        [](ucp_worker_h, ucp_ep_h ep) { EXPECT_EQ(ucp_ep_flush_nbx(ep, &kNothing), nullptr); },
     };
     ASSERT_NO_FATAL_FAILURE(connect(kAllFeatures, GetParam(), &clock_));
     const Gate& gate = here_->worker->gate();
@@ -434,7 +434,7 @@ TEST_F(InPlace, PutsWithoutProgressAreRatedByTheWindowThatCountedThem) {
         } while (!tracker.armed());
         for (int i = 0; i < 20'000; ++i) {
             endpoint().touch_if_unlocked(sizeof(uint64_t));
-            EXPECT_EQ(ucp_worker_flush_nbx(wrap(here_->worker.get()), &kPlain), nullptr);
+            EXPECT_EQ(ucp_worker_flush_nbx(wrap(here_->worker.get()), &kNothing), nullptr);
             clock_.advance(std::chrono::microseconds(1));
         }
         clock_.advance(std::chrono::seconds(10));
@@ -475,8 +475,9 @@ TEST_F(InPlace, AProgramGetsTheRequestThatItAsksFor) {
 TEST_F(InPlace, WhatIsNoneOfBytesIsRefused) {
     ASSERT_NO_FATAL_FAILURE(connect());
     uint64_t value = 1;
-    EXPECT_EQ(wait(ucp_put_nbx(ep_, nullptr, 8, word(2), key_, &kPlain)), UCS_ERR_INVALID_PARAM);
-    EXPECT_EQ(wait(ucp_put_nbx(ep_, &value, 8, word(2), nullptr, &kPlain)), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(wait(ucp_put_nbx(ep_, nullptr, 8, word(2), key_, &kNothing)), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(wait(ucp_put_nbx(ep_, &value, 8, word(2), nullptr, &kNothing)),
+              UCS_ERR_INVALID_PARAM);
     ucp_request_param_t words{};
     words.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
     words.datatype = ucp_dt_make_contig(8);
@@ -514,11 +515,12 @@ TEST_F(InPlace, AnArmedTrackerCountsNone) {
     std::vector<char> longer(100);
     endpoint().gate().arm(true);
     EXPECT_EQ(put(1, word(2), key_), UCS_OK);
-    EXPECT_EQ(wait(ucp_put_nbx(ep_, longer.data(), longer.size(), word(2), key_, &kPlain)), UCS_OK);
+    EXPECT_EQ(wait(ucp_put_nbx(ep_, longer.data(), longer.size(), word(2), key_, &kNothing)),
+              UCS_OK);
     EXPECT_EQ(get(&value, word(2), key_), UCS_OK);
     EXPECT_EQ(atomic<uint64_t>(UCP_ATOMIC_OP_ADD, 1, nullptr, word(2)), UCS_OK);
     EXPECT_FALSE(endpoint().tracker_hook().tracked());
-    EXPECT_EQ(ucp_tag_send_nbx(ep_, &value, sizeof(value), 1, &kPlain), nullptr);
+    EXPECT_EQ(ucp_tag_send_nbx(ep_, &value, sizeof(value), 1, &kNothing), nullptr);
     EXPECT_TRUE(endpoint().tracker_hook().tracked());
     endpoint().gate().arm(false);
     here_->worker->lanes().tracker()->remove(endpoint().tracker_hook());

@@ -14,11 +14,10 @@
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
 #include "uct/sm/component.h"
+#include "unit/ucp/no_options.h"
 
 namespace ucp::test {
 namespace {
-
-constexpr ucp_request_param_t kPlain{};
 
 struct Side {
     Side() {
@@ -78,7 +77,7 @@ TEST(LocalOrder, AnEmulatedAtomicBehindAFenceWaitsForALongPut) {
     const std::vector<char> source(kLength, 'x');
     const ucs_status_ptr_t put =
         ucp_put_nbx(endpoint, source.data(), kLength,
-                    reinterpret_cast<uintptr_t>(target->bytes.data()), bytes_rkey, &kPlain);
+                    reinterpret_cast<uintptr_t>(target->bytes.data()), bytes_rkey, &kNothing);
     ASSERT_TRUE(UCS_PTR_IS_PTR(put));
     ASSERT_EQ(ucp_worker_fence(wrap(here.worker.get())), UCS_OK);
     const uint64_t one = 1;

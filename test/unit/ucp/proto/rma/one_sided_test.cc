@@ -42,7 +42,7 @@ class Target {
     ucp_context_h context_;
 };
 
-uint64_t address_of(const void* pointer) {
+uint64_t remote_address(const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer);
 }
 
@@ -52,15 +52,15 @@ struct Ability {
     bool is_emulated;
 };
 
-constexpr uint32_t kMessages = uct::kAmShort | uct::kAmBcopy | uct::kCheckPeer;
+constexpr uint32_t kMessagesAlone = uct::kAmShort | uct::kAmBcopy | uct::kCheckPeer;
 const Ability kAbilities[] = {
     {"all",
-     kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
+     kMessagesAlone | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
          uct::kGetZcopy | uct::kAtomicDevice,
      false},
-    {"copy", kMessages | uct::kPutBcopy | uct::kGetBcopy, false},
-    {"zero_copy", kMessages | uct::kPutZcopy | uct::kGetZcopy, false},
-    {"emulated", kMessages, true},
+    {"copy", kMessagesAlone | uct::kPutBcopy | uct::kGetBcopy, false},
+    {"zero_copy", kMessagesAlone | uct::kPutZcopy | uct::kGetZcopy, false},
+    {"emulated", kMessagesAlone, true},
 };
 
 class OneSided : public testing::TestWithParam<Ability> {
@@ -86,7 +86,7 @@ TEST_P(OneSided, PutArrivesByTheFlush) {
         Target target(cluster, memory.data(), memory.size());
         const ucp_request_param_t param{};
         EXPECT_EQ(cluster.wait(ucp_put_nbx(cluster.ep, source.data(), length,
-                                           address_of(memory.data()) + 8, target.key, &param)),
+                                           remote_address(memory.data()) + 8, target.key, &param)),
                   UCS_OK);
         EXPECT_EQ(cluster.flush(), UCS_OK);
         EXPECT_TRUE(std::equal(source.begin(), source.end(), memory.begin() + 8));
@@ -104,7 +104,7 @@ TEST_P(OneSided, ImplicitOperationsEndWithTheFlush) {
     for (const size_t length : kLengths) {
         sources.push_back(pattern(length, length));
         const ucs_status_t status = ucp_put_nbi(cluster.ep, sources.back().data(), length,
-                                                address_of(memory.data()) + offset, target.key);
+                                                remote_address(memory.data()) + offset, target.key);
         EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
         offset += length;
     }
@@ -113,7 +113,7 @@ TEST_P(OneSided, ImplicitOperationsEndWithTheFlush) {
     for (const size_t length : kLengths) {
         results.emplace_back(length);
         const ucs_status_t status = ucp_get_nbi(cluster.ep, results.back().data(), length,
-                                                address_of(memory.data()) + offset, target.key);
+                                                remote_address(memory.data()) + offset, target.key);
         EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
         offset += length;
     }
@@ -140,9 +140,10 @@ TEST_P(OneSided, GetWithAndWithoutHandle) {
                 param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
                 param.memh = local;
             }
-            EXPECT_EQ(cluster.wait(ucp_get_nbx(cluster.ep, result.data(), length,
-                                               address_of(memory.data()) + 3, target.key, &param)),
-                      UCS_OK);
+            EXPECT_EQ(
+                cluster.wait(ucp_get_nbx(cluster.ep, result.data(), length,
+                                         remote_address(memory.data()) + 3, target.key, &param)),
+                UCS_OK);
             EXPECT_TRUE(std::equal(result.begin(), result.end(), memory.begin() + 3));
             if (local != nullptr) ucp_mem_unmap(wrap(&cluster.a.context()), local);
         }
@@ -162,11 +163,11 @@ TEST_P(OneSided, OlderCallsAndFourMebibytes) {
         ++*counter;
     };
     EXPECT_EQ(cluster.wait(ucp_put_nb(cluster.ep, source.data(), source.size(),
-                                      address_of(memory.data()), target.key, count)),
+                                      remote_address(memory.data()), target.key, count)),
               UCS_OK);
     EXPECT_EQ(cluster.flush(), UCS_OK);
     EXPECT_EQ(cluster.wait(ucp_get_nb(cluster.ep, result.data(), result.size(),
-                                      address_of(memory.data()), target.key, count)),
+                                      remote_address(memory.data()), target.key, count)),
               UCS_OK);
     EXPECT_TRUE(result == source);
     EXPECT_EQ(calls, 2);
@@ -182,12 +183,12 @@ TEST_P(OneSided, AnonymousKeysReachWhatWasPublished) {
     target.make_anonymous(cluster.ep);
     const ucp_request_param_t param{};
     EXPECT_EQ(cluster.wait(ucp_put_nbx(cluster.ep, source.data(), source.size(),
-                                       address_of(memory.data()) + 1, target.key, &param)),
+                                       remote_address(memory.data()) + 1, target.key, &param)),
               UCS_OK);
     EXPECT_EQ(memory[0], 0);
     EXPECT_TRUE(std::equal(source.begin(), source.end(), memory.begin() + 1));
     EXPECT_EQ(cluster.wait(ucp_get_nbx(cluster.ep, result.data(), result.size(),
-                                       address_of(memory.data()) + 1, target.key, &param)),
+                                       remote_address(memory.data()) + 1, target.key, &param)),
               UCS_OK);
     EXPECT_EQ(result, source);
     // Memory of another registration as well: only the address says what is meant.
@@ -196,7 +197,7 @@ TEST_P(OneSided, AnonymousKeysReachWhatWasPublished) {
     uint64_t before = 0;
     const ucs_status_ptr_t add =
         ucp_atomic_fetch_nb(cluster.ep, UCP_ATOMIC_FETCH_OP_FADD, 2, &before, sizeof(before),
-                            address_of(&word), target.key, [](void*, ucs_status_t) {});
+                            remote_address(&word), target.key, [](void*, ucs_status_t) {});
     EXPECT_EQ(cluster.wait(add), UCS_OK);
     EXPECT_EQ(before, 40);
     EXPECT_EQ(word, 42);
@@ -212,7 +213,7 @@ TEST(OneSidedErrors, ArgumentsAreChecked) {
     ucp_request_param_t param{};
     const auto put_result = [&](const void* buffer, ucp_rkey_h key) {
         return UCS_PTR_RAW_STATUS(
-            ucp_put_nbx(cluster.ep, buffer, 8, address_of(memory.data()), key, &param));
+            ucp_put_nbx(cluster.ep, buffer, 8, remote_address(memory.data()), key, &param));
     };
     EXPECT_EQ(put_result(nullptr, target.key), UCS_ERR_INVALID_PARAM);
     EXPECT_EQ(put_result(local.data(), nullptr), UCS_ERR_INVALID_PARAM);
@@ -226,16 +227,16 @@ TEST(OneSidedErrors, EmulationStaysInsideWhatIsMapped) {
     for (const bool is_put : {true, false}) {
         for (const int wrong : {0, 1, 2}) {
             Settings settings;
-            settings.fabric.capabilities = kMessages;
+            settings.fabric.capabilities = kMessagesAlone;
             Cluster cluster(settings);
             Bytes memory(64), local(64, 1);
             const unsigned prot =
                 wrong == 2 ? (is_put ? UCP_MEM_MAP_PROT_REMOTE_READ : UCP_MEM_MAP_PROT_REMOTE_WRITE)
                            : UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE;
             Target target(cluster, memory.data(), memory.size(), prot);
-            const uint64_t address = address_of(memory.data()) + (wrong == 0   ? 1
-                                                                  : wrong == 1 ? uint64_t(-1)
-                                                                               : 0);
+            const uint64_t address = remote_address(memory.data()) + (wrong == 0   ? 1
+                                                                      : wrong == 1 ? uint64_t(-1)
+                                                                                   : 0);
             const ucp_request_param_t param{};
             const ucs_status_ptr_t operation =
                 is_put ? ucp_put_nbx(cluster.ep, local.data(), 64, address, target.key, &param)
@@ -265,7 +266,7 @@ TEST(OneSidedErrors, AnonymousKeysReachNothingElse) {
         const ucp_context_h context = wrap(&cluster.b().context());
         ucp_mem_h unpacked = nullptr;
         ucp_rkey_h key = std::exchange(target->key, nullptr);
-        uint64_t address = address_of(memory.data());
+        uint64_t address = remote_address(memory.data());
         if (wrong == Memory::kBesideMapped) address += 25;
         if (wrong == Memory::kNeverMapped) address += 40;
         if (wrong == Memory::kUnmapped) target.reset();
@@ -289,13 +290,13 @@ TEST(OneSidedErrors, AnonymousKeysReachNothingElse) {
 TEST(OneSidedErrors, DeadPeerEndsEmulatedOperations) {
     ucs::LogCapture log;
     Settings settings;
-    settings.fabric.capabilities = kMessages;
+    settings.fabric.capabilities = kMessagesAlone;
     Cluster cluster(settings);
     Bytes memory(100000), local(100000);
     Target target(cluster, memory.data(), memory.size());
     const ucp_request_param_t param{};
-    const ucs_status_ptr_t operation = ucp_get_nbx(cluster.ep, local.data(), local.size(),
-                                                   address_of(memory.data()), target.key, &param);
+    const ucs_status_ptr_t operation = ucp_get_nbx(
+        cluster.ep, local.data(), local.size(), remote_address(memory.data()), target.key, &param);
     ASSERT_TRUE(UCS_PTR_IS_PTR(operation));
     for (int i = 0; i < 60; ++i) cluster.step();
     cluster.fabric().kill(cluster.b().worker().uuid());
@@ -340,9 +341,9 @@ TEST_F(Loopback, WhatIsDoneAtOnceComesToProgressNowAndThen) {
         const ucp_request_param_t none{};
         const ucs_status_ptr_t operation =
             i % 2 == 0
-                ? ucp_get_nbx(self_, &found, sizeof(found), address_of(&word), key_, &none)
+                ? ucp_get_nbx(self_, &found, sizeof(found), remote_address(&word), key_, &none)
                 : ucp_atomic_fetch_nb(self_, UCP_ATOMIC_FETCH_OP_FADD, 0, &found, sizeof(found),
-                                      address_of(&word), key_, [](void*, ucs_status_t) {});
+                                      remote_address(&word), key_, [](void*, ucs_status_t) {});
         if (!UCS_PTR_IS_PTR(operation)) {
             ++at_once;
         } else {
@@ -366,9 +367,9 @@ TEST_F(Loopback, WithWhatTellsNothingNobodyWaits) {
     param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
     param.datatype = ucp_dt_make_contig(sizeof(one));
     for (uint64_t i = 1; i <= 200; ++i) {
-        EXPECT_EQ(
-            ucp_atomic_op_nbx(self_, UCP_ATOMIC_OP_ADD, &one, 1, address_of(&word), key_, &param),
-            nullptr);
+        EXPECT_EQ(ucp_atomic_op_nbx(self_, UCP_ATOMIC_OP_ADD, &one, 1, remote_address(&word), key_,
+                                    &param),
+                  nullptr);
         EXPECT_EQ(word, i);
     }
 }
@@ -383,7 +384,7 @@ TEST_F(Loopback, AFlushWaitsForWhatIsUnderWayAndForNothingElse) {
     EXPECT_EQ(ucp_ep_flush_nbx(self_, &none), nullptr);
 
     const ucs_status_ptr_t get =
-        ucp_get_nbx(self_, local.data(), local.size(), address_of(memory.data()), key_, &none);
+        ucp_get_nbx(self_, local.data(), local.size(), remote_address(memory.data()), key_, &none);
     ASSERT_TRUE(UCS_PTR_IS_PTR(get)) << "longer than a turn";
     EXPECT_FALSE(endpoint.is_flushed());
     const ucs_status_ptr_t of_endpoint = ucp_ep_flush_nbx(self_, &none);

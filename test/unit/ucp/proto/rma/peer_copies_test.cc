@@ -19,7 +19,7 @@ namespace ucp::test {
 namespace {
 
 // Each copy ends when it was asked for some times, and not before.
-class Device final : public FakeDevice {
+class CopyingDevice final : public FakeDevice {
   public:
     uint64_t readable_types() const override {
         return is_readable ? UCS_BIT(UCS_MEMORY_TYPE_CUDA) : 0;
@@ -48,7 +48,7 @@ class Device final : public FakeDevice {
   private:
     class Copy final : public ucs::AsyncCopy {
       public:
-        Copy(Device& device, std::byte* to, const std::byte* from, size_t length)
+        Copy(CopyingDevice& device, std::byte* to, const std::byte* from, size_t length)
             : device_(device), to_(to), from_(from), length_(length) {}
         ucs_status_t test() override {
             if (looks_++ < device_.looks) return UCS_INPROGRESS;
@@ -60,7 +60,7 @@ class Device final : public FakeDevice {
         }
 
       private:
-        Device& device_;
+        CopyingDevice& device_;
         std::byte* const to_;
         const std::byte* const from_;
         const size_t length_;
@@ -145,8 +145,8 @@ class PeerCopiesTest : public testing::TestWithParam<bool> {
                                                   message.data(), message.size());
     }
 
-    InUse<Device> in_use;
-    Device& device = in_use.device;
+    InUse<CopyingDevice> in_use;
+    CopyingDevice& device = in_use.device;
     Cluster cluster;
     Bytes host = pattern(kLength, 5);
     ucp_mem_h mapped = nullptr;

@@ -11,7 +11,7 @@ namespace ucp::test {
 namespace {
 
 // A device whose copies only count.
-class Device final : public ucs::MemoryDetector {
+class StagedDevice final : public ucs::MemoryDetector {
   public:
     struct Copy final : ucs::StagedCopy {
         ucs_status_t read(size_t, void*, size_t) override { return UCS_ERR_UNSUPPORTED; }
@@ -53,7 +53,7 @@ EmulatedPut message(uint64_t request, size_t offset, bool is_last = false) {
 }
 
 TEST(StagedPuts, OneMessageIsCopiedByItself) {
-    Device device;
+    StagedDevice device;
     StagedPuts puts;
     EXPECT_EQ(puts.write(device, message(1, 0, true), kBytes), UCS_OK);
     EXPECT_EQ(device.alone, 1);
@@ -61,7 +61,7 @@ TEST(StagedPuts, OneMessageIsCopiedByItself) {
 }
 
 TEST(StagedPuts, AsManyAsThereIsRoomForGoOnTogether) {
-    Device device;
+    StagedDevice device;
     StagedPuts puts;
     for (size_t part = 0; part < 3; ++part) {
         for (uint64_t put = 0; put < StagedPuts::kMost; ++put) {
@@ -86,7 +86,7 @@ TEST(StagedPuts, AsManyAsThereIsRoomForGoOnTogether) {
 }
 
 TEST(StagedPuts, WhatFailsOrLosesItsMemoryIsAbandoned) {
-    Device device;
+    StagedDevice device;
     {
         StagedPuts puts;
         for (uint64_t put = 0; put < 4; ++put)

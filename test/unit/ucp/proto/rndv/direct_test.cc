@@ -15,7 +15,7 @@ namespace ucp::test {
 namespace {
 
 // Copies end when they are told to.
-class Device final : public FakeDevice {
+class DirectDevice final : public FakeDevice {
   public:
     bool detect(const void* address, size_t length, ucs::MemoryInfo& info) const override {
         if (!FakeDevice::detect(address, length, info)) return false;
@@ -51,7 +51,7 @@ class Device final : public FakeDevice {
   private:
     class Copy final : public ucs::AsyncCopy {
       public:
-        Copy(Device& device, std::byte* to, const std::byte* from, size_t length)
+        Copy(DirectDevice& device, std::byte* to, const std::byte* from, size_t length)
             : device_(device), to_(to), from_(from), length_(length) {}
         ucs_status_t test() override {
             if (!device_.may_end) return UCS_INPROGRESS;
@@ -63,14 +63,14 @@ class Device final : public FakeDevice {
         }
 
       private:
-        Device& device_;
+        DirectDevice& device_;
         std::byte* const to_;
         const std::byte* const from_;
         const size_t length_;
     };
 };
 
-Settings within_a_host() {
+Settings direct_within_a_host() {
     Settings settings;
     settings.fabric.device_type = uct::DeviceType::kSharedMemory;
     settings.fabric.am.max_short = 120;
@@ -89,7 +89,7 @@ class DirectTest : public testing::Test {
     }
     ~DirectTest() override {
         cluster.settle();
-        EXPECT_FALSE(device.held.is_held(Device::kAllocation));
+        EXPECT_FALSE(device.held.is_held(DirectDevice::kAllocation));
         EXPECT_EQ(device.staged_open, 0u);
     }
     std::byte* source(size_t which) { return device.memory.data() + which * kLength; }
@@ -130,9 +130,9 @@ class DirectTest : public testing::Test {
                                                   message.data(), message.size());
     }
 
-    InUse<Device> in_use;
-    Device& device = in_use.device;
-    Cluster cluster{within_a_host()};
+    InUse<DirectDevice> in_use;
+    DirectDevice& device = in_use.device;
+    Cluster cluster{direct_within_a_host()};
     const ucp_request_param_t plain{};
 
   private:
@@ -164,7 +164,8 @@ TEST_F(DirectTest, AReceiverThatHasForgottenAsksForTheData) {
     EXPECT_TRUE(exchange(1));
     ucs::MemoryExport other{};
     other.has_handle = 1;
-    while (path_of(cluster.b()).recall(cluster.a.worker().uuid(), Device::kAllocation) != nullptr) {
+    while (path_of(cluster.b()).recall(cluster.a.worker().uuid(), DirectDevice::kAllocation) !=
+           nullptr) {
         ++other.buffer;
         path_of(cluster.b()).remember(1, other);
         ASSERT_LT(other.buffer, 100000u);
@@ -181,11 +182,11 @@ TEST_F(DirectTest, WhatWasNotDescribedOrIsNotWithinItIsNotCopied) {
     const struct {
         DescribedBefore where;
         uint64_t length;
-    } wrong[] = {{{Device::kAllocation + 1, 0}, kLength},
-                 {{Device::kAllocation, size + 1}, kLength},
-                 {{Device::kAllocation, size - kLength + 1}, kLength},
-                 {{Device::kAllocation, UINT64_MAX - 5}, kLength},
-                 {{Device::kAllocation, 0}, size + 1}};
+    } wrong[] = {{{DirectDevice::kAllocation + 1, 0}, kLength},
+                 {{DirectDevice::kAllocation, size + 1}, kLength},
+                 {{DirectDevice::kAllocation, size - kLength + 1}, kLength},
+                 {{DirectDevice::kAllocation, UINT64_MAX - 5}, kLength},
+                 {{DirectDevice::kAllocation, 0}, size + 1}};
     for (const auto& [where, length] : wrong) {
         const size_t begun = device.begun;
         const ucs_status_ptr_t received = receive(1);
@@ -198,7 +199,7 @@ TEST_F(DirectTest, WhatWasNotDescribedOrIsNotWithinItIsNotCopied) {
         ucp_request_free(received);
     }
     ucs_status_ptr_t received = receive(1);
-    announce({Device::kAllocation, size - kLength}, kLength, 1);
+    announce({DirectDevice::kAllocation, size - kLength}, kLength, 1);
     EXPECT_EQ(cluster.wait(received), UCS_OK);
     cluster.settle();
     // The receives that wait for data end with their endpoint.
@@ -265,7 +266,7 @@ TEST_F(DirectTest, APostedReceiveThatIsCancelledLetsTheMemoryGo) {
     EXPECT_TRUE(exchange(0));
     const ucs_status_ptr_t first = receive(1);
     const ucs_status_ptr_t second = receive(2);
-    EXPECT_TRUE(device.held.is_held(Device::kAllocation));
+    EXPECT_TRUE(device.held.is_held(DirectDevice::kAllocation));
     for (const ucs_status_ptr_t request : {first, second}) {
         ucp_request_attr_t attr{};
         attr.field_mask = UCP_REQUEST_ATTR_FIELD_MEM_TYPE;
@@ -274,7 +275,7 @@ TEST_F(DirectTest, APostedReceiveThatIsCancelledLetsTheMemoryGo) {
         ucp_request_cancel(cluster.b().handle(), request);
         EXPECT_EQ(cluster.wait(request), UCS_ERR_CANCELED);
     }
-    EXPECT_FALSE(device.held.is_held(Device::kAllocation));
+    EXPECT_FALSE(device.held.is_held(DirectDevice::kAllocation));
 }
 
 }  // namespace

@@ -11,13 +11,13 @@
 namespace ucp::test {
 namespace {
 
-ucs_status_ptr_t send(Cluster& cluster, const Bytes& data, uint64_t tag) {
+ucs_status_ptr_t send_tagged(Cluster& cluster, const Bytes& data, uint64_t tag) {
     const ucp_request_param_t param{};
     return cluster.a.worker().tags().send(cluster.endpoint(), data.data(), data.size(), tag,
                                           TagMode::kNormal, OpParams(&param));
 }
 
-ucs_status_ptr_t receive(Cluster& cluster, Bytes& data, uint64_t tag, uint64_t mask) {
+ucs_status_ptr_t receive_tagged(Cluster& cluster, Bytes& data, uint64_t tag, uint64_t mask) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     return ucp_tag_recv_nbx(cluster.b().handle(), data.data(), data.size(), tag, mask, &param);
@@ -26,7 +26,7 @@ ucs_status_ptr_t receive(Cluster& cluster, Bytes& data, uint64_t tag, uint64_t m
 TEST(TagReceive, InfoOfAnImmediateReceive) {
     Cluster cluster;
     const Bytes data = pattern(100, 1);
-    EXPECT_EQ(cluster.wait(send(cluster, data, 0x1234)), UCS_OK);
+    EXPECT_EQ(cluster.wait(send_tagged(cluster, data, 0x1234)), UCS_OK);
     cluster.settle();
     Bytes target(200);
     ucp_tag_recv_info_t info{};
@@ -44,7 +44,7 @@ TEST(TagReceive, InfoOfAnImmediateReceive) {
 // Open MPI looks only at its request, not at what the call returns.
 TEST(TagReceive, RequestOfTheUserTellsAnImmediateEnd) {
     Cluster cluster;
-    EXPECT_EQ(cluster.wait(send(cluster, pattern(100, 1), 7)), UCS_OK);
+    EXPECT_EQ(cluster.wait(send_tagged(cluster, pattern(100, 1), 7)), UCS_OK);
     cluster.settle();
     alignas(Request) std::byte memory[sizeof(Request) + 8];
     Bytes target(100);
@@ -92,7 +92,8 @@ struct Following {
 
 TEST(TagReceive, TheCallbackOfAnImmediateEndRunsWithinTheCall) {
     Cluster cluster;
-    for (int i = 0; i < 2; ++i) EXPECT_EQ(cluster.wait(send(cluster, pattern(100, 1), 7)), UCS_OK);
+    for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(cluster.wait(send_tagged(cluster, pattern(100, 1), 7)), UCS_OK);
     cluster.settle();
     Following following{cluster};
     following.receive();
@@ -159,7 +160,8 @@ TEST(TagReceive, ProbeTakesTheMessageOutOfMatching) {
     Cluster cluster;
     for (const size_t length : {10u, 3000u, 50000u}) {  // one piece, fragments, rendezvous
         const Bytes first = pattern(length, 1), second = pattern(length, 2);
-        const ucs_status_ptr_t sends[] = {send(cluster, first, 5), send(cluster, second, 5)};
+        const ucs_status_ptr_t sends[] = {send_tagged(cluster, first, 5),
+                                          send_tagged(cluster, second, 5)};
         ucp_tag_recv_info_t info{};
         ASSERT_TRUE(cluster.until(
             [&] { return ucp_tag_probe_nb(cluster.b().handle(), 5, ~0ul, 0, &info) != nullptr; }));
@@ -167,7 +169,7 @@ TEST(TagReceive, ProbeTakesTheMessageOutOfMatching) {
         ASSERT_NE(message, nullptr);
         EXPECT_EQ(info.length, length);
         Bytes target(length), other(length);
-        const ucs_status_ptr_t receiving = receive(cluster, other, 5, ~0ul);
+        const ucs_status_ptr_t receiving = receive_tagged(cluster, other, 5, ~0ul);
         int calls = 0;
         static int* counter;
         counter = &calls;
@@ -196,7 +198,7 @@ TEST(TagReceive, ALongKeptMessageIsCopiedInPieces) {
     const Bytes data(16 << 20, 7);
     for (const size_t room : {data.size(), data.size() / 2}) {
         for (const bool is_probed : {false, true}) {
-            const ucs_status_ptr_t sending = send(cluster, data, 5);
+            const ucs_status_ptr_t sending = send_tagged(cluster, data, 5);
             EXPECT_EQ(cluster.wait(sending), UCS_OK);
             cluster.settle();
             Bytes target(room);
@@ -210,7 +212,7 @@ TEST(TagReceive, ALongKeptMessageIsCopiedInPieces) {
                 receiving = ucp_tag_msg_recv_nbx(cluster.b().handle(), target.data(), room, message,
                                                  &param);
             } else {
-                receiving = receive(cluster, target, 5, ~0ul);
+                receiving = receive_tagged(cluster, target, 5, ~0ul);
             }
             size_t copied = 0, calls = 0;
             while (ucp_request_check_status(receiving) == UCS_INPROGRESS) {
@@ -234,7 +236,7 @@ TEST(TagReceive, ALongKeptMessageIsCopiedAtOnceForWhoAsksForThat) {
     settings.rndv_threshold = 1 << 30;
     Cluster cluster(settings);
     const Bytes data(1 << 20, 7);
-    EXPECT_EQ(cluster.wait(send(cluster, data, 5)), UCS_OK);
+    EXPECT_EQ(cluster.wait(send_tagged(cluster, data, 5)), UCS_OK);
     cluster.settle();
     Bytes target(data.size());
     ucp_request_param_t param{};
@@ -252,13 +254,13 @@ TEST(TagReceive, FragmentsMayComeWhileAKeptMessageIsCopied) {
         settings.fabric.poll_batch = 1;
         Cluster cluster(settings);
         const Bytes data = pattern(2 << 20, 3);
-        const ucs_status_ptr_t sending = send(cluster, data, 5);
+        const ucs_status_ptr_t sending = send_tagged(cluster, data, 5);
         ASSERT_TRUE(cluster.until([&] {
             const auto* message = cluster.b().worker().tags().probe(5, ~0ul, false);
             return message != nullptr && message->arrived > 3 * TagEngine::kPiece;
         }));
         Bytes target(data.size());
-        const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+        const ucs_status_ptr_t receiving = receive_tagged(cluster, target, 5, ~0ul);
         EXPECT_EQ(ucp_request_check_status(receiving), UCS_INPROGRESS);
         if (is_left) {
             ucp_worker_progress(cluster.b().handle());
@@ -294,14 +296,15 @@ TEST(TagReceive, AMessageIsNotOvertakenWhenTheReceiverHasClosedItsEndpoint) {
         Cluster cluster(one_at_a_time());
         Bytes targets[] = {Bytes(first.size()), Bytes(second.size())};
         ucs_status_ptr_t receives[2];
-        if (is_expected) receives[0] = receive(cluster, targets[0], 5, ~0ul);
-        const ucs_status_ptr_t sends[] = {send(cluster, first, 5), send(cluster, second, 5)};
+        if (is_expected) receives[0] = receive_tagged(cluster, targets[0], 5, ~0ul);
+        const ucs_status_ptr_t sends[] = {send_tagged(cluster, first, 5),
+                                          send_tagged(cluster, second, 5)};
         ASSERT_TRUE(cluster.until(
             [&] { return cluster.fabric().counters(uct::mock::Kind::kScalable).delivered > 3; }));
         close_by_force(cluster, cluster.back);
         for (const ucs_status_ptr_t sending : sends) EXPECT_EQ(cluster.wait(sending), UCS_OK);
-        if (!is_expected) receives[0] = receive(cluster, targets[0], 5, ~0ul);
-        receives[1] = receive(cluster, targets[1], 5, ~0ul);
+        if (!is_expected) receives[0] = receive_tagged(cluster, targets[0], 5, ~0ul);
+        receives[1] = receive_tagged(cluster, targets[1], 5, ~0ul);
         for (const ucs_status_ptr_t receiving : receives) {
             EXPECT_EQ(cluster.wait(receiving), UCS_OK);
         }
@@ -316,8 +319,8 @@ TEST(TagReceive, AMessageThatNeverBecomesWholeIsAnErrorInItsPlace) {
         Cluster cluster(one_at_a_time());
         Bytes target(data.size());
         ucs_status_ptr_t receiving = nullptr;
-        if (is_expected) receiving = receive(cluster, target, 5, ~0ul);
-        const ucs_status_ptr_t sending = send(cluster, data, 5);
+        if (is_expected) receiving = receive_tagged(cluster, target, 5, ~0ul);
+        const ucs_status_ptr_t sending = send_tagged(cluster, data, 5);
         ASSERT_TRUE(cluster.until(
             [&] { return cluster.fabric().counters(uct::mock::Kind::kScalable).delivered > 3; }));
         cluster.fabric().kill(cluster.a.worker().uuid());
@@ -331,7 +334,7 @@ TEST(TagReceive, AMessageThatNeverBecomesWholeIsAnErrorInItsPlace) {
             cluster.clock().advance(std::chrono::milliseconds(2));
             cluster.step();
         }
-        if (!is_expected) receiving = receive(cluster, target, 5, ~0ul);
+        if (!is_expected) receiving = receive_tagged(cluster, target, 5, ~0ul);
         EXPECT_LT(cluster.wait(receiving), UCS_OK);
         ucp_request_free(sending);
     }
@@ -365,7 +368,7 @@ TEST(TagReceive, TypesMayPackWholeElementsOnly) {
         ucp_datatype_t type;
         ASSERT_EQ(ucp_dt_create_generic(&ops, &data, &type), UCS_OK);
         Bytes target(data.size());
-        const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+        const ucs_status_ptr_t receiving = receive_tagged(cluster, target, 5, ~0ul);
         ucp_request_param_t param{};
         param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
         param.datatype = type;
@@ -381,14 +384,14 @@ TEST(TagReceive, TypesMayPackWholeElementsOnly) {
 TEST(TagReceive, CancelEndsOnlyWhatIsNotMatched) {
     Cluster cluster;
     Bytes target(10);
-    const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+    const ucs_status_ptr_t receiving = receive_tagged(cluster, target, 5, ~0ul);
     Request& request = Request::from_handle(receiving);
     EXPECT_TRUE(cluster.b().worker().tags().cancel(request));
     EXPECT_FALSE(request.is_finished());  // callbacks come from progress
     EXPECT_EQ(cluster.wait(receiving), UCS_ERR_CANCELED);
 
-    const ucs_status_ptr_t matched = receive(cluster, target, 5, ~0ul);
-    EXPECT_EQ(cluster.wait(send(cluster, pattern(10, 1), 5)), UCS_OK);
+    const ucs_status_ptr_t matched = receive_tagged(cluster, target, 5, ~0ul);
+    EXPECT_EQ(cluster.wait(send_tagged(cluster, pattern(10, 1), 5)), UCS_OK);
     cluster.settle();
     EXPECT_FALSE(cluster.b().worker().tags().cancel(Request::from_handle(matched)));
     EXPECT_EQ(cluster.wait(matched), UCS_OK);
@@ -406,7 +409,7 @@ TEST(TagReceive, OldCallsInUserMemory) {
     EXPECT_EQ(ucp_tag_recv_nbr(cluster.b().handle(), target.data(), 10, ucp_dt_make_contig(1), 5,
                                ~0ul, handle),
               UCS_INPROGRESS);
-    EXPECT_EQ(cluster.wait(send(cluster, data, 5)), UCS_OK);
+    EXPECT_EQ(cluster.wait(send_tagged(cluster, data, 5)), UCS_OK);
     Request& request = Request::from_handle(handle);
     EXPECT_TRUE(cluster.until([&] { return request.is_finished(); }));
     EXPECT_EQ(target, data);
@@ -463,7 +466,7 @@ TEST_P(TagModel, PairsAreThoseOfPlainLists) {
             const int number = static_cast<int>(sends.size());
             sends.push_back(
                 {pattern(lengths[random() % 6], static_cast<uint64_t>(number)), tag, nullptr});
-            sends.back().operation = send(cluster, sends.back().data, tag);
+            sends.back().operation = send_tagged(cluster, sends.back().data, tag);
             ASSERT_FALSE(UCS_PTR_IS_ERR(sends.back().operation));
             cluster.settle();
             bool matched = false;
@@ -481,7 +484,7 @@ TEST_P(TagModel, PairsAreThoseOfPlainLists) {
             const uint64_t masks[] = {~0ul, ~0ul, 0, 1};
             receives.push_back({Bytes(20000), tag, masks[random() % 4], nullptr});
             Receive& made = receives.back();
-            made.handle = receive(cluster, made.data, made.tag, made.mask);
+            made.handle = receive_tagged(cluster, made.data, made.tag, made.mask);
             ASSERT_TRUE(UCS_PTR_IS_PTR(made.handle));
             for (auto it = arrived.begin(); it != arrived.end(); ++it) {
                 if (((sends[static_cast<size_t>(*it)].tag ^ made.tag) & made.mask) != 0) continue;
@@ -519,9 +522,9 @@ TEST_P(TagModel, PairsAreThoseOfPlainLists) {
     // Messages that nobody received: their senders still wait, or are done.
     for (const int number : arrived) {
         Bytes sink(20000);
-        EXPECT_EQ(
-            cluster.wait(receive(cluster, sink, sends[static_cast<size_t>(number)].tag, ~0ul)),
-            UCS_OK);
+        EXPECT_EQ(cluster.wait(
+                      receive_tagged(cluster, sink, sends[static_cast<size_t>(number)].tag, ~0ul)),
+                  UCS_OK);
     }
     for (Send& send : sends) EXPECT_EQ(cluster.wait(send.operation), UCS_OK);
 }
@@ -542,7 +545,7 @@ TEST(TagSend, WhatMustBePackedEndsInTheCallWhereItIsShort) {
             Cluster cluster;
             TypedBuffer sent(kind, pattern(length, 1));
             Bytes target(length);
-            const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+            const ucs_status_ptr_t receiving = receive_tagged(cluster, target, 5, ~0ul);
             EXPECT_EQ(send_typed(cluster, sent.buffer(), sent.count(), sent.type(), 5), nullptr);
             EXPECT_EQ(cluster.wait(receiving), UCS_OK);
             EXPECT_EQ(target, sent.bytes());
@@ -579,7 +582,7 @@ TEST(TagSend, APackThatThrowsSendsNothingAndKeepsNoState) {
     EXPECT_THROW((void)send_typed(cluster, nullptr, 1, type, 5), std::runtime_error);
     EXPECT_EQ(state.finished, 1);
     Bytes target(8);
-    const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+    const ucs_status_ptr_t receiving = receive_tagged(cluster, target, 5, ~0ul);
     EXPECT_EQ(send_typed(cluster, nullptr, 1, type, 5), nullptr);
     EXPECT_EQ(cluster.wait(receiving), UCS_OK);
     EXPECT_EQ(target, Bytes(8, 7));

@@ -17,7 +17,7 @@
 namespace uct::test {
 namespace {
 
-uint64_t number_of(const Message& message) {
+uint64_t number_in(const Message& message) {
     uint64_t number;
     std::memcpy(&number, message.data.data(), sizeof(number));
     return number;
@@ -32,7 +32,7 @@ TEST(TcpFailover, MessagesGoOnOverAnotherConnection) {
         send_short(world, endpoint, 2, i, "");
     }
     world.until([&] { return world.peer(1).received.size() == 21; });
-    for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(number_of(world.peer(1).received[i + 1]), i);
+    for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(number_in(world.peer(1).received[i + 1]), i);
     EXPECT_TRUE(world.peer(0).failures.empty());
     EXPECT_TRUE(world.peer(1).failures.empty());
     EXPECT_EQ(world.tcp(0).open_connections(), 1u);
@@ -198,7 +198,7 @@ void soak(uint64_t seed, const Settings& settings) {
         EXPECT_TRUE(world.peer(side).failures.empty());
         ASSERT_EQ(received.size(), kCount);
         for (uint64_t i = 0; i < kCount; ++i) {
-            ASSERT_EQ(number_of(received[i]), i);
+            ASSERT_EQ(number_in(received[i]), i);
             ASSERT_EQ(received[i].data.substr(8), pattern(length_of(i), static_cast<unsigned>(i)));
         }
     }
