@@ -42,7 +42,8 @@ class DirectDevice final : public FakeDevice {
         return UCS_OK;
     }
 
-    mutable ucs::HeldAllocations held;
+    // Stays, as that of a real device does: threads ask it of what they have found last.
+    static inline ucs::HeldAllocations held;
     bool has_way = true;
     bool may_end = true;
     ucs_status_t end = UCS_OK;  // of copies whose target begins with an odd number
