@@ -100,9 +100,10 @@ ucs::Duration user_timeout(const Config& config) {
 
 void tune(const Socket& socket, const Config& config) {
     if (config.nodelay) set_value(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
-    if (config.busy_poll != 0)
+    if (config.busy_poll != 0) {
         set_value(socket, SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(config.busy_poll),
                   "SO_BUSY_POLL");
+    }
     set_keep_alive(socket, config);
     repeat_often(socket, config);
 }
