@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -128,11 +127,11 @@ void Trace::add(char phase, const char* category, std::string_view name, uint64_
     // A child that was forked has its parent's file open, and not its own.
     if (is_full_ || ucs::process_id() != process_) return;
     const bool is_first = end_ <= kStart.size() && buffer_.empty();
-    fmt::format_to(std::back_inserter(buffer_),
-                   "{}{{\"ph\":\"{}\",\"cat\":\"{}\",\"name\":\"{}\",\"pid\":{},\"tid\":{},"
-                   "\"ts\":{:.3f}{},\"args\":{{{}}}}}",
-                   is_first ? "" : ",\n", phase, category, escaped(name), process_,
-                   number_of(track), microseconds, more, members);
+    buffer_ += fmt::format(
+        "{}{{\"ph\":\"{}\",\"cat\":\"{}\",\"name\":\"{}\",\"pid\":{},\"tid\":{},"
+        "\"ts\":{:.3f}{},\"args\":{{{}}}}}",
+        is_first ? "" : ",\n", phase, category, escaped(name), process_, number_of(track),
+        microseconds, more, members);
     if (buffer_.size() >= kBuffer) write();
 }
 
