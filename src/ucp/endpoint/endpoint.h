@@ -353,7 +353,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void pump_controls();
     // Control messages that found no memory, and what waits behind them, may be tried again.
     void retry_controls();
-    // One of them that waited was posted.
+    // A control message was posted.
     void control_posted(ControlMessage::Then then);
 
   private:

@@ -3,7 +3,6 @@
 // The part of an endpoint that decides what is sent next, and on which lane.
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -457,7 +456,7 @@ ucs_status_t Endpoint::begin_greeting() {
             greeting_ = Greeting::kNone;
             throw;
         }
-    } else {
+    } else if (backlog_ != nullptr) {  // null: it has failed meanwhile
         backlog_->controls.post();
     }
     return greeting_ == Greeting::kPosted ? UCS_OK : UCS_ERR_NO_RESOURCE;

@@ -107,8 +107,8 @@ class TagTable {
 // receives that stay, and are many, cost a message that is not for them no more than one would.
 // Messages stand in one queue in the order of arrival, and while there are, or have been, more than
 // a few since none was there, in a hash by tag as well. Owns no element: requests and messages come
-// from the worker's pools. The tables double when there are more
-// elements than buckets, which is the only allocation, and rare.
+// from the worker's pools. The tables double when there are more elements than buckets, which is
+// the only allocation, and rare.
 //
 // The *exact mask* is the one that the program names its messages by: full in Open MPI, all but two
 // bits in MPICH: a message looks at the table of receives with that mask alone while no others are

@@ -57,6 +57,17 @@ TEST_F(Reset, ThePeerIsToldWhenThereIsRoom) {
     close(there_);
 }
 
+// Nothing of it has ever waited, so there is no queue to post from either.
+TEST_F(Reset, AGreetingOfAFailedEndpointMayBeTriedAgain) {
+    Endpoint& endpoint = unwrap(here_);
+    endpoint.fail(UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(endpoint.greet(), UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(endpoint.greet(), UCS_ERR_NO_RESOURCE);
+    EXPECT_FALSE(endpoint.has_greeted());
+    close(here_);
+    close(there_);
+}
+
 TEST_F(Reset, ThePeerIsToldThoughTheEndpointWasClosed) {
     reset_without_room();
     close(here_);
